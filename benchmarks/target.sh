@@ -10,7 +10,7 @@ mkdir -p "$folder/upper" "$folder/work" "$folder/tree"
 mount -t overlay overlay -o "lowerdir=$root,upperdir=$folder/upper,workdir=$folder/work" "$folder/tree"
 cd "$folder/tree"
 mount -t proc proc proc
-# The machine's memory settings are no target's own: a tool that would change them fails instead.
+# The machine's memory settings do not belong to a target: a tool that would change them fails instead.
 mount --bind proc/sys/vm proc/sys/vm
 mount -o remount,bind,ro proc/sys/vm
 mount -t tmpfs -o mode=755 tmpfs dev

@@ -22,7 +22,7 @@ BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 PASSWORD_SECONDS = 30.0
 """A virtual node on a busy machine takes seconds for a login; sshd gives up after 120."""
 
-# A node that is not up yet is asked again; that it hung up is no news for the terminal.
+# A node that is not up yet is asked again; that it hung up is not news for the terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 

@@ -3,7 +3,7 @@
 `python -m lab.served_unit declare`: add the unit to the rack.yaml of the lab.
 `python -m lab.served_unit chat QUESTION`, inside the lab's network: ask it for a chat completion, and print the answer.
 The engine is a stand-in in an image of the lab; the model has a configuration and no weights. The client is on the
-operator's machine, which the unit lets in.
+operator's machine, which the unit accepts.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Mask:
             self._known["MAC address"][mac] = new
         self._serials = [serial for serial in dict.fromkeys(serials) if serial]
         for serial in self._serials:
-            self._token("serial number", serial, "SERIAL-{}")
+            self._token_of("serial number", serial, "SERIAL-{}")
 
     @classmethod
     def of(cls, tables: Iterable[Iterable[Row]], texts: Iterable[str] = (), serials: Iterable[str] = ()) -> Mask:
@@ -76,43 +76,43 @@ class Mask:
 
     def row(self, path: str, row: Row) -> dict[str, str]:
         """A row of a menu without anything private."""
-        return {name: self._value(path, name, value) for name, value in row.items()}
+        return {name: self._mask_value(path, name, value) for name, value in row.items()}
 
     def words(self, text: str) -> str:
         """Replace the identifying parts of a text, such as an error message, that are recognizable by their form."""
         return self._by_form(text)
 
-    def _value(self, path: str, name: str, value: str) -> str:
+    def _mask_value(self, path: str, name: str, value: str) -> str:
         if name == ".id" or (name == "name" and path in FIXED):
             return value
         if name == _MODULE:
-            return self._token("module serial number", value, "MODULE-{}") if value else value
+            return self._token_of("module serial number", value, "MODULE-{}") if value else value
         if "serial" in name:
             return self._known["serial number"].get(value, value)
         if name in _PLACE:
             return value if value in ("manual", _PLACE[name]) else self._constant("time zone", value, _PLACE[name])
         if name not in FIELDS and PRIVATE.fullmatch(name):
             # A script stays valid for the unit: a comment.
-            return self._token("text", value, "# text-{}" if name in _SCRIPTS else "text-{}") if value else value
+            return self._token_of("text", value, "# text-{}" if name in _SCRIPTS else "text-{}") if value else value
         kind = KIND_OF_ROW.get(path, "interface") if name == "name" else KIND_OF_FIELD.get(name)
         if kind:
-            return ",".join(self._name(kind, part) for part in value.split(","))
-        return self._text(name, value)
+            return ",".join(self._mask_name(kind, part) for part in value.split(","))
+        return self._mask_text(name, value)
 
-    def _name(self, kind: str, text: str) -> str:
+    def _mask_name(self, kind: str, text: str) -> str:
         if not text or (kind in KNOWN and KNOWN[kind].fullmatch(text)):
             return text
-        return self._token(kind, text, f"{kind}-{{}}")
+        return self._token_of(kind, text, f"{kind}-{{}}")
 
-    def _text(self, name: str, value: str) -> str:
+    def _mask_text(self, name: str, value: str) -> str:
         if name in FIELDS:
             return self._by_form(value)
-        return ",".join(self._part(part) for part in value.split(","))
+        return ",".join(self._mask_part(part) for part in value.split(","))
 
-    def _part(self, text: str) -> str:
+    def _mask_part(self, text: str) -> str:
         if _is_form(text) or all(PLAIN.fullmatch(word) or _is_form(word) for word in re.split(r"[/ ]", text)):
             return self._by_form(text)
-        return self._token("text", text, "text-{}")
+        return self._token_of("text", text, "text-{}")
 
     def _by_form(self, text: str) -> str:
         """Replace serial numbers, MAC addresses and public addresses at any place in a text."""
@@ -136,7 +136,7 @@ class Mask:
             known[text] = f"{_stand_in(address, length, len(known) + 1)}{prefix or ''}"
         return known[text]
 
-    def _token(self, kind: str, text: str, form: str) -> str:
+    def _token_of(self, kind: str, text: str, form: str) -> str:
         known = self._known[kind]
         if text not in known:
             known[text] = form.format(len(known) + 1)

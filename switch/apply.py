@@ -83,7 +83,7 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
         yield refusals.fail_unknown(host, visible(f"state of the switch unknown: {unknown}"), untouched=UNTOUCHED)
         return
     todo = replace(todo, faults=(*todo.faults, *down, *by_cpu), notices=(*todo.notices, *([unseen] if unseen else [])))
-    _show(host, todo)
+    _show_notes(host, todo)
     # Before anything is written, on any host: a plan with this blocker is never carried out.
     if unusable := tuple(secret_problems(rack, secrets_of(todo))):
         yield refusals.refuse(host, *map(visible, unusable), untouched=UNTOUCHED)
@@ -96,7 +96,7 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
         yield refusals.refuse(host, *busy, untouched=UNTOUCHED)
         return
     if not todo.batches:
-        yield FunctionCommand(_disarm, (goal, todo.armed), {})
+        yield FunctionCommand(_disarm_timers, (goal, todo.armed), {})
         return
     run = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     keeper = backup.Keeper(backup.folder(rack.rack, switch.name), switch.backups, switch.password.resolve)
@@ -111,21 +111,21 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
 
 
 def _carry_out(state: State, host: Host, transaction: Transaction) -> bool:
-    return _ended(host, execute(transaction, _line(state, host), _showing(host)))
+    return _log_end(host, execute(transaction, _session_of_run(state, host), _showing(host)))
 
 
-def _disarm(state: State, host: Host, goal: DeclaredTarget, names: tuple[str, ...]) -> bool:
-    return _ended(host, disarmed(goal, _line(state, host), names))
+def _disarm_timers(state: State, host: Host, goal: DeclaredTarget, names: tuple[str, ...]) -> bool:
+    return _log_end(host, disarmed(goal, _session_of_run(state, host), names))
 
 
-def _line(state: State, host: Host) -> SessionConnection:
+def _session_of_run(state: State, host: Host) -> SessionConnection:
     """The session of this run, which sends nothing more once the run has lost the lock of the rack."""
     line = cast("RouterOSConnector", host.connector).line
     line.stopped = lambda: run_lock.lost(state)
     return line
 
 
-def _ended(host: Host, ended: TransactionOutcome) -> bool:
+def _log_end(host: Host, ended: TransactionOutcome) -> bool:
     # Returned, not raised: pyinfra prints a traceback for every exception of a function.
     for line in ended.text.splitlines():
         host.log_styled(
@@ -158,11 +158,11 @@ def _asking_nodes(state: State) -> Callable[[str, str], str | None]:
     return ask
 
 
-def _show(host: Host, todo: ChangePlan) -> None:
+def _show_notes(host: Host, todo: ChangePlan) -> None:
     reported = [
         *([Event(EventKind.EFFECT, detail=DISARMING)] if todo.armed else []),
         *acted(Action.DISARM, *map(visible, todo.armed)),
-        *(event for batch in todo.batches for event in _batch(batch)),
+        *(event for batch in todo.batches for event in _batch_events(batch)),
         *(Event(EventKind.BROKEN, action=Action.UPGRADE, detail=visible(line)) for line in todo.upgrades),
         *(Event(EventKind.BROKEN, detail=visible(line)) for line in todo.faults),
         *(Event(EventKind.UNMANAGED, subject=visible(one.row), menu=one.menu) for one in todo.unmanaged),
@@ -176,7 +176,7 @@ def _show(host: Host, todo: ChangePlan) -> None:
         host.log(visible(line))
 
 
-def _batch(batch: ChangeBatch) -> list[Event]:
+def _batch_events(batch: ChangeBatch) -> list[Event]:
     effect = Event(EventKind.EFFECT, subject=visible(batch.title), detail=visible(batch.effect))
     return [effect, *map(row_event, batch.changes)]
 

@@ -86,11 +86,11 @@ class Keeper:
         except OSError as fault:  # one of that name stays as it is
             raise CheckError(f"no backup could be kept in {self.folder}: {fault}") from None
         try:
-            _write(target / "export.rsc", fetch_export(line, name))
+            _write_file(target / "export.rsc", fetch_export(line, name))
             secret = f"=password={self.password().get_secret_value()}"
             save = ("/system/backup/save", f"=name={name}", "=encryption=aes-sha256", secret)
-            _write(target / "unit.backup", _made(line, name, ".backup", save))
-            _write(target / "rows.json", dump(reading(line)))
+            _write_file(target / "unit.backup", _make_and_fetch(line, name, ".backup", save))
+            _write_file(target / "rows.json", dump(reading(line)))
         except SwitchError as fault:
             shutil.rmtree(target, ignore_errors=True)
             # Not the disk of this machine, whose folder is named below.
@@ -128,7 +128,7 @@ _LEFT = re.compile(r"sparkrack-(undo-)?\d{8}T\d{6}-[0-9a-f]{4}(-restore)?\.(rsc|
 """Files that our runs make on a switch, and fetch."""
 
 
-def _made(line: SwitchConnection, name: str, ending: str, sentence: tuple[str, ...]) -> bytes:
+def _make_and_fetch(line: SwitchConnection, name: str, ending: str, sentence: tuple[str, ...]) -> bytes:
     """Let the switch write a file, fetch it, remove it there."""
     file = name + ending
     line.talk(*sentence)
@@ -146,7 +146,7 @@ def fetch_export(line: SwitchConnection, name: str) -> bytes:
     """Return the configuration of a switch as text, without its secrets. The switch writes it to the file `name`.rsc,
     which is removed. Raises SwitchError, or CheckError when the file is empty.
     """
-    return _made(line, name, ".rsc", ("/export", f"=file={name}"))
+    return _make_and_fetch(line, name, ".rsc", ("/export", f"=file={name}"))
 
 
 # claim: switch.backup.whole-files
@@ -180,20 +180,20 @@ def load(path: Path) -> SwitchReading:
     """Load the reading in `rows.json` of a backup. Raises CheckError for an invalid file."""
     try:
         document = json.loads(regular_file.read_bytes(path))
-        tables = {menu: tuple(_row(row) for row in rows) for menu, rows in document["tables"].items()}
+        tables = {menu: tuple(_plain_row(row) for row in rows) for menu, rows in document["tables"].items()}
         major, minor, patch, phase = document["release"]
         return SwitchReading((major, minor, patch, phase), tables, frozenset(document["absent"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
         raise CheckError(f"{path} is not a backup of a switch: {fault}") from None
 
 
-def _row(row: dict[str, str]) -> dict[str, str]:
+def _plain_row(row: dict[str, str]) -> dict[str, str]:
     if not all(isinstance(value, str) for value in row.values()):
         raise TypeError("a row has a value that is not a text")
     return dict(row)
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write_file(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
         file.flush()

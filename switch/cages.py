@@ -178,7 +178,7 @@ def describe(cage: str, rows: Mapping[str, Row]) -> str:
 
     A configuration without such a word is described by lane: "lane 1 400G-baseCR8, lanes 2-8 auto-negotiated".
     """
-    lanes = [_lane(rows[name]) for name in lanes_of(cage)]
+    lanes = [_lane_text(rows[name]) for name in lanes_of(cage)]
     for split in cage_kind(cage).breakouts.values():
         for medium, words in SPEED.items():
             word = words[split.gbps, split.lanes_per_leg]
@@ -189,10 +189,10 @@ def describe(cage: str, rows: Mapping[str, Row]) -> str:
                 return f"{split.name} {medium}"
     if set(lanes) == {NEGOTIATED}:
         return NEGOTIATED
-    return ", ".join(_runs(lanes))
+    return ", ".join(_lane_runs(lanes))
 
 
-def _lane(row: Row) -> str:
+def _lane_text(row: Row) -> str:
     def flag(name: str) -> bool:
         default = ETHERNET.fields[name].default or "no"
         return canonical(ValueKind.FLAG, row.get(name, default)) == "yes"
@@ -202,7 +202,7 @@ def _lane(row: Row) -> str:
     return NEGOTIATED if flag("auto-negotiation") else row.get("speed", "forced to no speed")
 
 
-def _runs(lanes: list[str]) -> list[str]:
+def _lane_runs(lanes: list[str]) -> list[str]:
     runs: list[tuple[int, int, str]] = []
     for number, lane in enumerate(lanes, start=1):
         if runs and runs[-1][2] == lane:

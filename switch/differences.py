@@ -88,39 +88,39 @@ def describe_differences(change: RowChange) -> Iterator[str]:
     elif change.menu in _WORDS:
         yield from _WORDS[change.menu](change)
     elif change.adds:
-        yield f"{_row(change)} is missing{_with(change.fields)}"
+        yield f"{_row_label(change)} is missing{_content_text(change.fields)}"
     else:
-        yield from _fields(change, change.fields)
+        yield from _field_lines(change, change.fields)
 
 
 def _undeclared(path: str, row: str) -> str:
     return f"{LABELS.get(path, path)} {row} is not in rack.yaml"
 
 
-def _row(change: RowChange) -> str:
+def _row_label(change: RowChange) -> str:
     return f"{LABELS.get(change.menu.path, change.menu.path)} {change.row}".rstrip()
 
 
-def _with(fields: Iterable[FieldChange]) -> str:
+def _content_text(fields: Iterable[FieldChange]) -> str:
     """Return the content of a missing row, without its key and without secrets."""
     words = [f"{field.name} {field.new}" for field in fields if field.new and not isinstance(field.new, SecretRef)]
     return f"; wanted with {', '.join(words)}" if words else ""
 
 
-def _fields(change: RowChange, fields: Iterable[FieldChange]) -> Iterator[str]:
+def _field_lines(change: RowChange, fields: Iterable[FieldChange]) -> Iterator[str]:
     for field in fields:
-        found, wanted = _found(change.menu, field), _wanted(change.menu, field)
+        found, wanted = _found_value(change.menu, field), _wanted_value(change.menu, field)
         if field.name == "disabled":
-            yield f"{_row(change)} is {_switched(found)}, wanted {_switched(wanted)}"
+            yield f"{_row_label(change)} is {_switched(found)}, wanted {_switched(wanted)}"
         else:
-            yield f"{_row(change)}: {field.name} is {found}, wanted {wanted}"
+            yield f"{_row_label(change)}: {field.name} is {found}, wanted {wanted}"
 
 
 def _switched(disabled: str) -> str:
     return {"yes": "off", "no": "on"}.get(disabled, disabled)
 
 
-def _found(menu: Menu, field: FieldChange) -> str:
+def _found_value(menu: Menu, field: FieldChange) -> str:
     """The value that was read, or what its absence means."""
     known = menu.fields[field.name]
     if known.private:
@@ -128,21 +128,21 @@ def _found(menu: Menu, field: FieldChange) -> str:
     if isinstance(field.new, SecretRef):
         return "unknown"
     value = known.default if field.old is None else field.old
-    return "not reported" if value is None else _shown(known.kind, value)
+    return "not reported" if value is None else _shown_value(known.kind, value)
 
 
-def _wanted(menu: Menu, field: FieldChange) -> str:
+def _wanted_value(menu: Menu, field: FieldChange) -> str:
     if isinstance(field.new, SecretRef):
         return f"the one of {field.new}"
-    return _shown(menu.fields[field.name].kind, field.new)
+    return _shown_value(menu.fields[field.name].kind, field.new)
 
 
-def _shown(kind: ValueKind, value: str) -> str:
+def _shown_value(kind: ValueKind, value: str) -> str:
     """Format a value for display."""
     return (canonical(kind, value) if kind in (ValueKind.FLAG, ValueKind.LIST, ValueKind.POLICY) else value) or "empty"
 
 
-def _parted(change: RowChange, *names: str) -> tuple[dict[str, FieldChange], tuple[FieldChange, ...]]:
+def _split_fields(change: RowChange, *names: str) -> tuple[dict[str, FieldChange], tuple[FieldChange, ...]]:
     """The fields of these names, and the rest."""
     return (
         {field.name: field for field in change.fields if field.name in names},
@@ -150,18 +150,18 @@ def _parted(change: RowChange, *names: str) -> tuple[dict[str, FieldChange], tup
     )
 
 
-def _bridge(change: RowChange) -> Iterator[str]:
+def _bridge_lines(change: RowChange) -> Iterator[str]:
     if change.adds:
         yield f"there is no bridge {change.row}"
         return
-    special, rest = _parted(change, "vlan-filtering")
+    special, rest = _split_fields(change, "vlan-filtering")
     if "vlan-filtering" in special:
         yield f"bridge {change.row} lets every VLAN pass, wanted only those of rack.yaml (vlan-filtering is off)"
-    yield from _fields(change, rest)
+    yield from _field_lines(change, rest)
 
 
-def _port(change: RowChange) -> Iterator[str]:
-    special, rest = _parted(change, "bridge", "hw")
+def _port_lines(change: RowChange) -> Iterator[str]:
+    special, rest = _split_fields(change, "bridge", "hw")
     if change.adds:
         yield f"port {change.row} is not in bridge {special['bridge'].new} (in none)"
         return
@@ -169,12 +169,12 @@ def _port(change: RowChange) -> Iterator[str]:
         yield f"port {change.row} is not in bridge {bridge.new} (in {bridge.old or 'none'})"
     if "hw" in special:
         yield f"port {change.row} goes through the CPU (hw=no), wanted hardware offload"
-    yield from _fields(change, rest)
+    yield from _field_lines(change, rest)
 
 
-def _vlan(change: RowChange) -> Iterator[str]:
+def _vlan_lines(change: RowChange) -> Iterator[str]:
     bridge, vlan = change.key
-    special, rest = _parted(change, "tagged", "comment", *BRIDGE_VLAN.key)
+    special, rest = _split_fields(change, "tagged", "comment", *BRIDGE_VLAN.key)
     if change.adds:
         yield f"VLAN {vlan} is not on bridge {bridge}"
         return
@@ -185,46 +185,46 @@ def _vlan(change: RowChange) -> Iterator[str]:
         words += [f"is on {', '.join(more)}, which are not its legs"] if more else []
         yield f"VLAN {vlan} of bridge {bridge} {' and '.join(words)}"
     if comment := special.get("comment"):
-        yield f"VLAN {vlan} of bridge {bridge} is not marked as ours (comment {_found(BRIDGE_VLAN, comment)})"
-    yield from _fields(change, rest)
+        yield f"VLAN {vlan} of bridge {bridge} is not marked as ours (comment {_found_value(BRIDGE_VLAN, comment)})"
+    yield from _field_lines(change, rest)
 
 
 def _service(change: RowChange) -> Iterator[str]:
-    special, rest = _parted(change, "address")
-    yield from _fields(change, rest)
+    special, rest = _split_fields(change, "address")
+    yield from _field_lines(change, rest)
     if address := special.get("address"):
         found = address.old.replace(",", ", ") if address.old else "anywhere"
-        yield f"service {change.row} can be reached from {found}, wanted from {_listed(str(address.new))} only"
+        yield f"service {change.row} can be reached from {found}, wanted from {_comma_list(str(address.new))} only"
 
 
-def _user(change: RowChange) -> Iterator[str]:
+def _user_lines(change: RowChange) -> Iterator[str]:
     if change.adds:
         group = next((str(field.new) for field in change.fields if field.name == "group"), "")
         yield f"user {change.row}{f' of group {group}' if group else ''} is missing"
         return
-    special, rest = _parted(change, "address")
-    yield from _fields(change, rest)
+    special, rest = _split_fields(change, "address")
+    yield from _field_lines(change, rest)
     if address := special.get("address"):
-        found = _listed(address.old) if address.old else "anywhere"
-        yield f"user {change.row} may log in from {found}, wanted from {_listed(str(address.new))} only"
+        found = _comma_list(address.old) if address.old else "anywhere"
+        yield f"user {change.row} may log in from {found}, wanted from {_comma_list(str(address.new))} only"
 
 
-def _listed(text: str) -> str:
+def _comma_list(text: str) -> str:
     return ", ".join(part for part in text.split(",") if part)
 
 
 def _qos_port(change: RowChange) -> Iterator[str]:
-    special, rest = _parted(change, "pfc")
+    special, rest = _split_fields(change, "pfc")
     if pfc := special.get("pfc"):
-        yield f"PFC of port {change.row} is {_found(QOS_PORT, pfc)}, wanted {pfc.new}"
-    yield from _fields(change, rest)
+        yield f"PFC of port {change.row} is {_found_value(QOS_PORT, pfc)}, wanted {pfc.new}"
+    yield from _field_lines(change, rest)
 
 
 _WORDS: Mapping[Menu, Callable[[RowChange], Iterator[str]]] = {
-    BRIDGE: _bridge,
-    BRIDGE_PORT: _port,
-    BRIDGE_VLAN: _vlan,
+    BRIDGE: _bridge_lines,
+    BRIDGE_PORT: _port_lines,
+    BRIDGE_VLAN: _vlan_lines,
     SERVICE: _service,
-    USER: _user,
+    USER: _user_lines,
     QOS_PORT: _qos_port,
 }

@@ -26,11 +26,11 @@ def _second_bridge(switch: Switch, reading: SwitchReading) -> Iterator[str]:
     A second bridge without a leg and without a port that asks for the chip is a usual one for management. It may have
     the address of the unit, or carry the session of this very run, so its removal is never advised.
     """
-    others = [row["name"] for row in reading.rows(BRIDGE) if row.get("name") != switch.bridge and not _off(row)]
-    legs = set(_legs(switch, reading))
+    others = [row["name"] for row in reading.rows(BRIDGE) if row.get("name") != switch.bridge and not _is_disabled(row)]
+    legs = set(_leg_names(switch, reading))
     for name in others if switch.cages else ():
-        ports = [row for row in reading.rows(BRIDGE_PORT) if row.get("bridge") == name and not _off(row)]
-        asking = [row.get("interface", "") for row in ports if _flag(row, "hw", "yes")]
+        ports = [row for row in reading.rows(BRIDGE_PORT) if row.get("bridge") == name and not _is_disabled(row)]
+        asking = [row.get("interface", "") for row in ports if _flag_is_set(row, "hw", "yes")]
         held = [row.get("interface", "") for row in ports if row.get("interface") in legs]
         if asking or held:
             ask = f"its ports {', '.join(asking)} have hw=yes" if asking else f"its port {', '.join(held)} is a leg"
@@ -40,7 +40,7 @@ def _second_bridge(switch: Switch, reading: SwitchReading) -> Iterator[str]:
             )
 
 
-def _legs(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
+def _leg_names(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     return legs_on_device(switch, DeviceContext.of(reading))
 
 
@@ -48,10 +48,10 @@ def _by_cpu(switch: Switch, reading: SwitchReading) -> Iterator[str]:
     """`hw=yes` is only a request; whether the chip forwards is another field. Retraining can lose it (reported,
     RouterOS 7.23).
     """
-    names = _legs(switch, reading)
+    names = _leg_names(switch, reading)
     for row in reading.rows(BRIDGE_PORT):
-        offloaded = _flag(row, "hw", "yes") and not _off(row) and row.get("bridge") == switch.bridge
-        if row.get("interface") in names and offloaded and not _flag(row, "hw-offload", "no"):
+        offloaded = _flag_is_set(row, "hw", "yes") and not _is_disabled(row) and row.get("bridge") == switch.bridge
+        if row.get("interface") in names and offloaded and not _flag_is_set(row, "hw-offload", "no"):
             yield (
                 f"port {row['interface']} has lost its hardware offload: its packets go through the CPU; set hw=no "
                 "and hw=yes on it again"
@@ -65,11 +65,11 @@ def _firmware(reading: SwitchReading) -> Iterator[str]:
         yield f"firmware of the board is {current}, RouterOS brings {upgrade}; /system/routerboard/upgrade, then reboot"
 
 
-def _off(row: Row) -> bool:
-    return _flag(row, "disabled", "no")
+def _is_disabled(row: Row) -> bool:
+    return _flag_is_set(row, "disabled", "no")
 
 
-def _flag(row: Row, name: str, default: str) -> bool:
+def _flag_is_set(row: Row, name: str, default: str) -> bool:
     try:
         return canonical(ValueKind.FLAG, row.get(name, default)) == "yes"
     except ValueError:

@@ -26,10 +26,10 @@ def lanes(switch: Switch, reading: SwitchReading, changes: Iterable[RowChange]) 
     for cage in switch.cages:
         names = lanes_of(cage)
         of_cage = sorted((change for change in known if change.row in names), key=lambda c: names.index(c.row))
-        yield from _cage(switch, reading.ethernet, cage, _joined(of_cage))
+        yield from _cage_lines(switch, reading.ethernet, cage, _changes_by_lane(of_cage))
 
 
-def _joined(changes: Iterable[RowChange]) -> dict[str, dict[str, FieldChange]]:
+def _changes_by_lane(changes: Iterable[RowChange]) -> dict[str, dict[str, FieldChange]]:
     """The fields that change by lane: a plan may write those of one lane in two batches."""
     joined: dict[str, dict[str, FieldChange]] = {}
     for change in changes:
@@ -37,12 +37,12 @@ def _joined(changes: Iterable[RowChange]) -> dict[str, dict[str, FieldChange]]:
     return joined
 
 
-def _cage(
+def _cage_lines(
     switch: Switch, rows: Mapping[str, Row], cage: str, changes: Mapping[str, Mapping[str, FieldChange]]
 ) -> Iterator[str]:
     masters, unused, names = masters_of(switch, cage), unused_lanes(switch, cage), lanes_of(cage)
     split, wanted = split_of(switch, cage), declared_words(switch, cage)
-    found, words = describe(cage, rows), _words(cage)
+    found, words = describe(cage, rows), _cage_names(cage)
     if found not in words:
         # A disabled lane of a leg is reported separately; the cage is described as if it were enabled.
         enabled = {name: {**rows[name], "disabled": "no"} for name in names if name not in unused}
@@ -57,7 +57,7 @@ def _cage(
         for field in fields.values():
             if name in masters and field.name not in ("l2mtu", "mtu"):
                 if not (whole and field.name in _SPLITTING):
-                    legs.setdefault(_leg(field, fields, rows[name]), []).append(f"{switch.name}/{name}")
+                    legs.setdefault(_leg_difference(field, fields, rows[name]), []).append(f"{switch.name}/{name}")
             elif name in unused and field.name == "disabled":
                 text = f"enabled, wanted disabled (no leg of {split.name} takes it)"
                 single.setdefault(text, []).append(number)
@@ -65,7 +65,7 @@ def _cage(
                 lost = "half its lanes" if split.lanes_per_leg == 2 else "some of its lanes"
                 yield f"lane {number} of cage {cage} is disabled: its leg would lose {lost}; wanted enabled"
             else:
-                single.setdefault(f"{field.name} is {_old(field)}, wanted {field.new}", []).append(number)
+                single.setdefault(f"{field.name} is {_old_text(field)}, wanted {field.new}", []).append(number)
     for text, affected in legs.items():
         if text:
             yield f"leg{'s' if len(affected) > 1 else ''} {', '.join(affected)}: {text}"
@@ -73,32 +73,32 @@ def _cage(
         yield f"{lane_words(numbers)} of cage {cage}: {text}"
 
 
-def _words(cage: str) -> set[str]:
+def _cage_names(cage: str) -> set[str]:
     """Return the possible names of a whole cage."""
     return {NEGOTIATED, *(f"{split} {medium}" for split in cage_kind(cage).breakouts for medium in SPEED)}
 
 
-def _leg(field: FieldChange, fields: Mapping[str, FieldChange], before: Row) -> str:
+def _leg_difference(field: FieldChange, fields: Mapping[str, FieldChange], before: Row) -> str:
     """Describe the difference of a leg; empty for a speed that has no meaning while it is negotiated."""
     match field.name:
         case "fec-mode":
-            return f"FEC is {_old(field)}, wanted {field.new}"
+            return f"FEC is {_old_text(field)}, wanted {field.new}"
         case "disabled":
             return "it is disabled, wanted enabled"
         case "auto-negotiation":
             if field.new == "yes":
                 return f"it is forced to {before.get('speed', 'no speed')}, wanted negotiated"
-            return f"it negotiates its speed, wanted forced{_to(fields)}"
+            return f"it negotiates its speed, wanted forced{_new_speed_text(fields)}"
         case "speed" if "auto-negotiation" in fields:
             return ""
-    return f"{field.name} is {_old(field)}, wanted {field.new}"
+    return f"{field.name} is {_old_text(field)}, wanted {field.new}"
 
 
-def _to(fields: Mapping[str, FieldChange]) -> str:
+def _new_speed_text(fields: Mapping[str, FieldChange]) -> str:
     return f" to {fields['speed'].new}" if "speed" in fields else ""
 
 
-def _old(field: FieldChange) -> str:
+def _old_text(field: FieldChange) -> str:
     spec = ETHERNET.fields[field.name]
     value = spec.default if field.old is None else field.old
     return "not reported" if value is None else canonical(spec.kind, value)

@@ -73,8 +73,8 @@ class LegRecovery:
             if why := self.stopped():
                 return self.remaining(why)
             up = linked(session, self.before, self.rates)
-            count = self._bind(session, tuple(up))
-            late = late or self._late(session)
+            count = self._bind_ports(session, tuple(up))
+            late = late or self._late_legs(session)
         except (SwitchError, CheckError, UnreadableError) as fault:
             return self.remaining(str(fault))
         if late:
@@ -97,11 +97,11 @@ class LegRecovery:
     def _settled(self, session: Client) -> list[str]:
         """Wait until all links are as before; those that are not, after `settle` seconds."""
         end = time.monotonic() + self.settle
-        while (late := self._late(session)) and time.monotonic() < end and not self.stopped():
+        while (late := self._late_legs(session)) and time.monotonic() < end and not self.stopped():
             time.sleep(min(1.0, self.settle / 10))
         return late
 
-    def _late(self, session: Client) -> list[str]:
+    def _late_legs(self, session: Client) -> list[str]:
         now = linked(session, self.before, self.rates)
         late = [
             f"{self.before.ethernet[lane]['name']} {f'runs at {now[lane]}' if lane in now else 'has no link'}, "
@@ -111,10 +111,10 @@ class LegRecovery:
         ]
         return late or (list(map(str, self.witness(self.links).disagree)) if self.witness else [])
 
-    def _bind(self, session: Client, lanes: tuple[str, ...]) -> int:
+    def _bind_ports(self, session: Client, lanes: tuple[str, ...]) -> int:
         """Bind the bridge ports of lanes again, under safe mode: a session that ends in between leaves hw=yes. Gives
         how many."""
-        ports = rebinds(self._read(session), lanes)
+        ports = rebinds(self._read_ports(session), lanes)
         if not ports:
             return 0
         free(session)
@@ -124,11 +124,11 @@ class LegRecovery:
         session.talk(*off)
         time.sleep(REBIND_SECONDS)
         session.talk(*on)
-        if rebinds(self._read(session), lanes) != ports:
+        if rebinds(self._read_ports(session), lanes) != ports:
             raise CheckError("their bridge ports do not read hw=yes")
         held(session)
         session.talk(*RELEASE)
         return len(ports)
 
-    def _read(self, session: Client) -> SwitchReading:
+    def _read_ports(self, session: Client) -> SwitchReading:
         return read_switch(lambda sentence: session.talk(*sentence), (ETHERNET, BRIDGE_PORT))

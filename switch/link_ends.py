@@ -46,7 +46,7 @@ def node_end_script(rack: Rack, ports: Sequence[Port]) -> str:
     halves = [half for port in ports for half in port.halves]
     # By address, not by interface: the route determines whether the address is on a VLAN of the half. An unused
     # address works as well, since the ARP request for it is a broadcast.
-    pings = [f"ping -q -n -c 2 -i 0.2 -W 1 {peer} >/dev/null 2>&1 &" for peer in _peers(rack, halves)]
+    pings = [f"ping -q -n -c 2 -i 0.2 -W 1 {peer} >/dev/null 2>&1 &" for peer in _peer_addresses(rack, halves)]
     questions = {_LINKS: "ip -d -j address show"}
     # The complaint of ethtool is the reason when it reports nothing.
     questions |= {
@@ -55,7 +55,7 @@ def node_end_script(rack: Rack, ports: Sequence[Port]) -> str:
     return "\n".join([*pings, "wait", protocol.script(questions)])
 
 
-def _peers(rack: Rack, halves: Sequence[Half]) -> Iterator[str]:
+def _peer_addresses(rack: Rack, halves: Sequence[Half]) -> Iterator[str]:
     known = {address.interface.ip for address in rack.addresses}
     for address in rack.addresses:
         if address.half in halves:
@@ -79,10 +79,10 @@ def node_ends(
     except ValueError:
         raise ValueError("`ip -j address show` gives no list of devices") from None
     halves = (half for port in ports for half in port.halves)
-    return {half: _end(half, links.get(half.interface), answers.get(half.interface)) for half in halves}, links
+    return {half: _link_end(half, links.get(half.interface), answers.get(half.interface)) for half in halves}, links
 
 
-def _end(half: Half, link: IpLink | None, answer: protocol.Answer | None) -> LinkEnd:
+def _link_end(half: Half, link: IpLink | None, answer: protocol.Answer | None) -> LinkEnd:
     # Whatever the exit status: ethtool fails for a setting that a driver does not report, and prints the others.
     report = parse_ethtool(answer.text if answer else "")
     why = next((line.strip() for line in answer.lines if line.strip()), "") if answer else ""
@@ -164,9 +164,9 @@ def miscabled(rack: Rack, leg: Leg, port: Port, found: Mapping[str, list[str]], 
         place = f"leg {leg.switch}/{interface}"
         other = rack.cabling.port_at(interface, leg.switch)
         if other is None:
-            yield f"{_node(rack, port)} is on {place}, where rack.yaml has no node; it should be on leg {leg}"
+            yield f"{_node_text(rack, port)} is on {place}, where rack.yaml has no node; it should be on leg {leg}"
             continue
-        there = f"{_node(rack, port)} is on {place}, where {_node(rack, other)} should be"
+        there = f"{_node_text(rack, port)} is on {place}, where {_node_text(rack, other)} should be"
         yield f"{there}; {_whereabouts(rack, leg, other, where)}"
 
 
@@ -174,16 +174,16 @@ def _whereabouts(rack: Rack, leg: Leg, other: Port, where: Where) -> str:
     places = where(other)
     heard = [interface for interface in places or {} if interface]
     if not heard:
-        return f"{_node(rack, other)} {'is heard behind no port' if places else 'does not report where it is'}"
+        return f"{_node_text(rack, other)} {'is heard behind no port' if places else 'does not report where it is'}"
     words = []
     for interface in heard:
         owner = rack.cabling.port_at(interface, leg.switch)
-        whose = f", where {_node(rack, owner)} should be" if owner and owner != other else ""
+        whose = f", where {_node_text(rack, owner)} should be" if owner and owner != other else ""
         words.append(f"leg {leg.switch}/{interface}{whose}")
-    return f"{_node(rack, other)} is on {' and '.join(words)}"
+    return f"{_node_text(rack, other)} is on {' and '.join(words)}"
 
 
-def _node(rack: Rack, port: Port) -> str:
+def _node_text(rack: Rack, port: Port) -> str:
     """A node that holds one cable is named without its port."""
     return port.node if len(rack.cabling.ports_of(port.node)) == 1 else f"{port.node} port {port.number}"
 

@@ -48,9 +48,9 @@ def witness(ask: Ask) -> Witness:
         disagree: list[HalfReport] = []
         unknown: list[HalfReport] = []
         for link in links:
-            answers = _ask(ask, link.port)
+            answers = _ask_port(ask, link.port)
             for half in link.port.halves:
-                found = _judge(half, link.leg.gbps, answers)
+                found = _judge_half(half, link.leg.gbps, answers)
                 if found is None:
                     continue
                 (disagree if found[0] else unknown).append(HalfReport(str(half), found[1]))
@@ -59,10 +59,10 @@ def witness(ask: Ask) -> Witness:
     return look
 
 
-def _ask(ask: Ask, port: Port) -> protocol.Answers | str:
+def _ask_port(ask: Ask, port: Port) -> protocol.Answers | str:
     """Return the answers of a node about its port; or why there are none."""
     names = [half.interface for half in port.halves]
-    commands, files = {name: f"ethtool {name}" for name in names}, [_flags(name) for name in names]
+    commands, files = {name: f"ethtool {name}" for name in names}, [_flags_file(name) for name in names]
     output = ask(port.node, protocol.script(commands, files))
     if output is None:
         return f"{port.node} is not in this run"
@@ -72,18 +72,18 @@ def _ask(ask: Ask, port: Port) -> protocol.Answers | str:
         return f"{port.node} cannot be understood: {fault}"
 
 
-def _flags(interface: str) -> str:
+def _flags_file(interface: str) -> str:
     return f"/sys/class/net/{interface}/flags"
 
 
-def _judge(half: Half, gbps: int, answers: protocol.Answers | str) -> tuple[bool, str] | None:
+def _judge_half(half: Half, gbps: int, answers: protocol.Answers | str) -> tuple[bool, str] | None:
     """Compare one half with the switch: None when it agrees; else True for a disagreement, False for an unknown
     state, and its report.
     """
     if isinstance(answers, str):
         return False, answers
     try:
-        up = int(answers.files.get(_flags(half.interface)) or b"", 16) & _UP
+        up = int(answers.files.get(_flags_file(half.interface)) or b"", 16) & _UP
     except ValueError:
         return False, "there is no such interface yet"
     if not up:

@@ -30,7 +30,7 @@ def _by_address(switch: Switch, reading: SwitchReading, changes: tuple[RowChange
     """Logging in from outside of `management` would be over with the first write to the services."""
     if switch.management is None or not any(change.menu is SERVICE for change in changes):
         return
-    for address in _ours(switch, reading):
+    for address in _our_addresses(switch, reading):
         if not any(address in subnet for subnet in switch.management):
             subnets = ", ".join(map(str, switch.management))
             yield (
@@ -47,7 +47,7 @@ def _by_service(switch: Switch, reading: SwitchReading, changes: tuple[RowChange
         subnets = next((str(field.new) for field in change.fields if field.name == "address"), "")
         if not subnets or subnets == ",".join(map(str, switch.management or ())):
             continue
-        for address in _ours(switch, reading):
+        for address in _our_addresses(switch, reading):
             if not any(address in ip_network(subnet, strict=False) for subnet in subnets.split(",")):
                 yield (
                     f"{switch.user} is logged in from {address}, and the plan limits {change.row} to {subnets}: that "
@@ -60,7 +60,7 @@ def own_service(switch: Switch) -> str:
     return "api-ssl" if switch.tls else "api"
 
 
-def _ours(switch: Switch, reading: SwitchReading) -> Iterator[IPv4Address | IPv6Address]:
+def _our_addresses(switch: Switch, reading: SwitchReading) -> Iterator[IPv4Address | IPv6Address]:
     """Return the addresses that our user is logged in from over the API."""
     for row in reading.rows(ACTIVE):
         if row.get("name") == switch.user and row.get("via", "").startswith("api"):

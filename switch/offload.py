@@ -51,7 +51,7 @@ class Forwarding:
 # claim: switch.offload.stale
 def forwarding(before: Sequence[Row], after: Sequence[Row], interfaces: Iterable[str]) -> Forwarding:
     """Return how the frames of `interfaces` are forwarded, from two answers to QUESTION."""
-    first, second = _counts(before), _counts(after)
+    first, second = _frame_counts(before), _frame_counts(after)
     by_cpu, unseen = [], []
     for name in interfaces:
         old, new = first.get(name), second.get(name)
@@ -68,7 +68,7 @@ def rebinds(reading: SwitchReading, lanes: Iterable[str]) -> tuple[str, ...]:
     link came up."""
     ports = {row.get("interface"): row for row in reading.rows(BRIDGE_PORT)}
     rows = [ports.get(reading.ethernet[lane]["name"], {}) for lane in lanes]
-    offloaded = (row for row in rows if _flag(row, "hw", "yes") and _flag(row, "disabled", "no"))
+    offloaded = (row for row in rows if _flag_is(row, "hw", "yes") and _flag_is(row, "disabled", "no"))
     return tuple(row[".id"] for row in offloaded if ".id" in row)
 
 
@@ -79,14 +79,14 @@ def rebind(ports: Sequence[str]) -> tuple[Sentence, Sentence]:
     return off, on
 
 
-def _flag(row: Row, name: str, wanted: str) -> bool:
+def _flag_is(row: Row, name: str, wanted: str) -> bool:
     try:
         return canonical(ValueKind.FLAG, row.get(name, wanted)) == wanted
     except ValueError:
         return False
 
 
-def _counts(rows: Sequence[Row]) -> Mapping[str, tuple[int, int]]:
+def _frame_counts(rows: Sequence[Row]) -> Mapping[str, tuple[int, int]]:
     """Return the frames received, and those of them that the CPU received, where the switch reports both."""
     return {
         row.get("default-name", ""): (int(row[RECEIVED]), int(row[BY_CPU]))

@@ -42,19 +42,19 @@ class PasswordRotation:
         if self.new.there:
             self.new.get()
         try:
-            session = self._login(pinned, old)
+            session = self._prove_login(pinned, old)
         except LoginError:
             if not self.new.there:
                 raise
-            self._login(pinned, self.new).line.close()
+            self._prove_login(pinned, self.new).line.close()
             self.say(f"has the password of {self.new} already")
             return
         try:
-            self._set(session, pinned, old)
+            self._set_password(session, pinned, old)
         finally:
             session.line.close()
 
-    def _set(self, session: ServiceOffer, pinned: str, old: Password) -> None:
+    def _set_password(self, session: ServiceOffer, pinned: str, old: Password) -> None:
         reading = read_switch(lambda sentence: session.line.talk(*sentence), (ETHERNET, BONDING, BRIDGE, USER))
         if why := blockers(self.switch, reading):
             raise RefusedError(why)
@@ -63,14 +63,14 @@ class PasswordRotation:
         row = reading.by_key(USER)[(self.switch.user,)]
         session.line.talk(*_sentence(row[".id"], self.new))
         try:
-            self._login(pinned, self.new).line.close()
+            self._prove_login(pinned, self.new).line.close()
         except SwitchError as fault:
             # This session was there before and is still let write; another one could not be had.
             session.line.revert(*_sentence(row[".id"], old))
             raise CheckError(f"the new password does not let us in ({fault}); the old one is set again") from None
         self.say(f"{self.switch.user} has the password of {self.new}, proven by a new login")
 
-    def _login(self, pinned: str, password: Password) -> ServiceOffer:
+    def _prove_login(self, pinned: str, password: Password) -> ServiceOffer:
         session = open_session(
             str(self.switch.address), self.switch.port, pinned, self.switch.user, password.ref.resolve()
         )

@@ -31,7 +31,7 @@ def plan(rack: Rack, switch: Switch, reading: SwitchReading) -> ChangePlan:
         raise RefusedError(reasons)
     links = cabled(rack, switch, reading)
     wanted = parts(rack, switch, DeviceContext.of(reading))
-    all_ = (*_lanes(switch, reading, links), *(_batch(part, reading, links) for part in wanted))
+    all_ = (*_lane_batches(switch, reading, links), *(_part_batch(part, reading, links) for part in wanted))
     todo = tuple(batch for batch in all_ if batch.changes)
     version = reading.only(RESOURCE)["version"]
     found = ChangePlan(
@@ -48,14 +48,14 @@ def plan(rack: Rack, switch: Switch, reading: SwitchReading) -> ChangePlan:
     return found
 
 
-def _lanes(switch: Switch, reading: SwitchReading, links: tuple[AffectedLink, ...]) -> tuple[ChangeBatch, ...]:
+def _lane_batches(switch: Switch, reading: SwitchReading, links: tuple[AffectedLink, ...]) -> tuple[ChangeBatch, ...]:
     rows = reading.rows(ETHERNET)
     lanes = {cage: diff(ETHERNET, wanted_lanes(switch, cage), rows) for cage in switch.cages}
     lanes = with_effect(switch, reading, lanes)
     return batches(switch.hardware, lanes, reading, links, lambda cage: declared_words(switch, cage))
 
 
-def _batch(part: ChangeGroup, reading: SwitchReading, links: tuple[AffectedLink, ...]) -> ChangeBatch:
+def _part_batch(part: ChangeGroup, reading: SwitchReading, links: tuple[AffectedLink, ...]) -> ChangeBatch:
     changes = tuple(change for share in part.shares for change in _changes(share, reading))
     effect = part.effect(changes) if changes else ""
     names = {change.row for change in changes if change.menu is BRIDGE_PORT}

@@ -44,13 +44,13 @@ def batches(
     """
     known = units(hardware, reading)
     order = [name for unit in lanes for name in known[unit]]
-    sizes = tuple(change for changes in lanes.values() for change in _only(changes, sizes=True))
+    sizes = tuple(change for changes in lanes.values() for change in _split_change(changes, sizes=True))
     sizes = tuple(sorted(sizes, key=lambda change: order.index(change.row)))
-    rest = {unit: left for unit, changes in lanes.items() if (left := tuple(_only(changes, sizes=False)))}
+    rest = {unit: left for unit, changes in lanes.items() if (left := tuple(_split_change(changes, sizes=False)))}
     return (
-        *_sizes(sizes, reading, tuple(link for link in links if link.leg.cage not in rest)),
+        *_size_batches(sizes, reading, tuple(link for link in links if link.leg.cage not in rest)),
         *(
-            _cage(unit, changes, reading, links, words)
+            _cage_batch(unit, changes, reading, links, words)
             if unit in hardware.cages
             else ChangeBatch(f"port {unit}", f"restarts port {unit}", changes)
             for unit, changes in rest.items()
@@ -72,7 +72,7 @@ def nodes(links: Iterable[AffectedLink]) -> str:
     return ", ".join(dict.fromkeys(link.port.node for link in links)) or "no node"
 
 
-def _only(changes: Iterable[RowChange], *, sizes: bool) -> Iterator[RowChange]:
+def _split_change(changes: Iterable[RowChange], *, sizes: bool) -> Iterator[RowChange]:
     """Part a lane's change in two. A row whose l2mtu changes takes its mtu along in the same write: mtu may
     never exceed l2mtu, whichever way they move."""
     for change in changes:
@@ -83,17 +83,17 @@ def _only(changes: Iterable[RowChange], *, sizes: bool) -> Iterator[RowChange]:
             yield replace(change, fields=fields)
 
 
-def _sizes(
+def _size_batches(
     changes: tuple[RowChange, ...], reading: SwitchReading, settles: tuple[AffectedLink, ...]
 ) -> Iterator[ChangeBatch]:
     if changes:
         # MikroTik manual, 'MTU in RouterOS': changing l2mtu takes all interfaces of the switch down and up.
         effect = f"bounces all {len(reading.ethernet)} ports"
         title = f"l2mtu of {len(changes)} lane{'s' if len(changes) != 1 else ''}"
-        yield ChangeBatch(title, effect, changes, settles, rebinds(reading, _lanes(settles)))
+        yield ChangeBatch(title, effect, changes, settles, rebinds(reading, _lane_names(settles)))
 
 
-def _cage(
+def _cage_batch(
     cage: str, changes: tuple[RowChange, ...], reading: SwitchReading, links: tuple[AffectedLink, ...], words: Words
 ) -> ChangeBatch:
     names = {change.row: str(field.new) for change in changes for field in change.fields if field.name == "name"}
@@ -104,10 +104,10 @@ def _cage(
     lanes = f"lanes of {wanted}" if found == wanted else f"{found} -> {wanted}"
     # MikroTik manual, 'Wired interface compatibility': reconfiguring any lane restarts the whole cage.
     effect = f"restarts cage {cage} ({nodes(settles)})"
-    return ChangeBatch(f"cage {cage}, {lanes}", effect, changes, settles, rebinds(reading, _lanes(settles)))
+    return ChangeBatch(f"cage {cage}, {lanes}", effect, changes, settles, rebinds(reading, _lane_names(settles)))
 
 
-def _lanes(links: Iterable[AffectedLink]) -> tuple[str, ...]:
+def _lane_names(links: Iterable[AffectedLink]) -> tuple[str, ...]:
     return tuple(link.leg.interface for link in links)
 
 

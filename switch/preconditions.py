@@ -39,19 +39,19 @@ def blockers(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     if wrong:
         return wrong
     return tuple(
-        reason for reason in (_interfaces(switch, reading), _bridge(switch, reading), *mlag(reading)) if reason
+        reason for reason in (_interfaces(switch, reading), _wrong_bridge(switch, reading), *mlag(reading)) if reason
     )
 
 
 def wrong_unit(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     """The reasons that lie in the unit itself: it is another one, or one this project may not change at all."""
-    unit = (_release(reading), _driver(switch, reading))
+    unit = (_release(reading), _wrong_driver(switch, reading))
     return (*wrong_device(switch, reading), *(reason for reason in unit if reason))
 
 
 def wrong_device(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     """The reasons to take the device for another one than rack.yaml means, whatever it runs."""
-    return tuple(reason for reason in (_model(switch, reading), _serial(switch, reading)) if reason)
+    return tuple(reason for reason in (_wrong_model(switch, reading), _wrong_serial(switch, reading)) if reason)
 
 
 def change_blockers(changes: tuple[RowChange, ...], reading: SwitchReading) -> Iterator[str]:
@@ -112,7 +112,7 @@ def device_mode(reading: SwitchReading) -> Iterator[str]:
         raise UnreadableError(f"{DEVICE_MODE.path} has no mode")
     if marked_as_compromised((row,)):  # it adds no schedule then
         yield COMPROMISED
-    elif not _flag(row, "scheduler", "no" if row["mode"] == "home" else "yes"):
+    elif not _flag_is_set(row, "scheduler", "no" if row["mode"] == "home" else "yes"):
         yield (
             f"device mode {row['mode']} keeps the scheduler off, and no rollback timer could run: run "
             "/system/device-mode/update scheduler=yes, then press the reset or mode button of the device within 5 "
@@ -120,14 +120,14 @@ def device_mode(reading: SwitchReading) -> Iterator[str]:
         )
 
 
-def _flag(row: Row, name: str, default: str) -> bool:
+def _flag_is_set(row: Row, name: str, default: str) -> bool:
     try:
         return canonical(ValueKind.FLAG, row.get(name, default)) == "yes"
     except ValueError as fault:
         raise UnreadableError(f"{DEVICE_MODE.path} {name}: {fault}") from None
 
 
-def _model(switch: Switch, reading: SwitchReading) -> str | None:
+def _wrong_model(switch: Switch, reading: SwitchReading) -> str | None:
     says = [text for text in (reading.only(ROUTERBOARD).get("model"), reading.only(RESOURCE).get("board-name")) if text]
     if not says:
         return f"the device does not report its model; {switch.hardware.board} is declared"
@@ -136,7 +136,7 @@ def _model(switch: Switch, reading: SwitchReading) -> str | None:
     return f"the device is a {says[0]}; the rack file means a {switch.hardware.board}"
 
 
-def _serial(switch: Switch, reading: SwitchReading) -> str | None:
+def _wrong_serial(switch: Switch, reading: SwitchReading) -> str | None:
     found = reading.only(ROUTERBOARD).get("serial-number")
     if switch.serial is None or found == switch.serial:
         return None
@@ -157,7 +157,7 @@ def _release(reading: SwitchReading) -> str | None:
     return None
 
 
-def _driver(switch: Switch, reading: SwitchReading) -> str | None:
+def _wrong_driver(switch: Switch, reading: SwitchReading) -> str | None:
     driver = switch.hardware.driver_package
     row = reading.by_key(PACKAGE).get((driver,))
     # From 7.18 on RouterOS also lists packages that can be downloaded (MikroTik manual, 'Packages').
@@ -189,7 +189,7 @@ def mlag(reading: SwitchReading) -> Iterator[str]:
             )
 
 
-def _bridge(switch: Switch, reading: SwitchReading) -> str | None:
+def _wrong_bridge(switch: Switch, reading: SwitchReading) -> str | None:
     """Require a single bridge: one is created if there is none; a second one would not be forwarded by the chip."""
     there = sorted(name for (name,) in reading.by_key(BRIDGE))
     if not switch.cages or not there or switch.bridge in there:

@@ -63,22 +63,22 @@ def read_probe(talker: Client) -> ProbeReading:
     refused: dict[str, str] = {}
     for path in (*(menu.path for menu in MENUS if menu is not BRIDGE_HOST), INTERFACE):
         try:
-            rows = _ask(talker, f"{path}/print")
+            rows = _ask_reading(talker, f"{path}/print")
         except SentenceError as fault:
             refused[path] = str(fault)
         else:
-            # Sessions of people are no configuration. By id, since names will be others.
-            tables[path] = sorted((dict(row) for row in rows if row.get("connection") != "true"), key=_number)
+            # Sessions of people are not configuration. By id, since names will be others.
+            tables[path] = sorted((dict(row) for row in rows if row.get("connection") != "true"), key=_row_number)
     monitor = _monitor(talker, tables.get(ETHERNET.path, []))
-    return ProbeReading(tables, refused, monitor, dict(_commands(talker)), _hosts(talker, refused))
+    return ProbeReading(tables, refused, monitor, dict(_commands(talker)), _learned_counts(talker, refused))
 
 
-def _hosts(talker: Client, refused: dict[str, str]) -> dict[str, int]:
+def _learned_counts(talker: Client, refused: dict[str, str]) -> dict[str, int]:
     """Count the addresses that the chip has learned, and those of its own ports: the table may have 128 K rows."""
     counts = {}
     try:
         for name, query in (("all", ()), ("own", ("?local=true",))):
-            rows = _ask(talker, f"{BRIDGE_HOST.path}/print", "=count-only=", *query)
+            rows = _ask_reading(talker, f"{BRIDGE_HOST.path}/print", "=count-only=", *query)
             text = rows[-1].get("ret", "") if rows else ""
             counts[name] = int(text) if text.isdecimal() else 0
     except SentenceError as fault:
@@ -96,7 +96,7 @@ def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": version,
-        "menus": {path: [_steady(row) for row in table] for path, table in masked.items()},
+        "menus": {path: [_without_counters(row) for row in table] for path, table in masked.items()},
         "refused": {path: mask.words(text) for path, text in reading.refused.items()},
         "monitor": [mask.row(MONITOR, row) for row in reading.monitor],
         "counters": {path: sorted(names) for path, table in masked.items() if (names := _counters(table))},
@@ -108,14 +108,14 @@ def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
     return document
 
 
-def _ask(talker: Client, *sentence: str) -> Sequence[Row]:
+def _ask_reading(talker: Client, *sentence: str) -> Sequence[Row]:
     """Send only reading sentences, regardless of the rest of this file."""
     if sentence[0].rpartition("/")[2] not in READING:
         raise ValueError(f"{sentence[0]} is not a sentence that reads")
     return [visible_row(row) for row in talker.talk(*sentence)]
 
 
-def _number(row: Row) -> int:
+def _row_number(row: Row) -> int:
     digits = row.get(".id", "*0").removeprefix("*")
     try:
         return int(digits, 16)
@@ -128,10 +128,10 @@ def _monitor(talker: Client, rows: Iterable[Row]) -> list[dict[str, str]]:
     ids = [row[".id"] for row in rows if ".id" in row]
     if not ids:
         raise UnreadableError(f"{ETHERNET.path} has no rows")
-    return [dict(row) for row in _ask(talker, MONITOR, f"=numbers={','.join(ids)}", "=once=")]
+    return [dict(row) for row in _ask_reading(talker, MONITOR, f"=numbers={','.join(ids)}", "=once=")]
 
 
-def _steady(row: Mapping[str, str]) -> dict[str, str]:
+def _without_counters(row: Mapping[str, str]) -> dict[str, str]:
     """Without counters: how much traffic there was is the owner's."""
     return {name: value for name, value in row.items() if not _is_counter(name, value)}
 
@@ -160,7 +160,7 @@ def _children(talker: Client, path: str) -> Iterator[str]:
     where: Sentence = (f"=path={','.join(path.strip('/').split('/'))}",) if path.strip("/") else ()
     try:
         # claim: switch.console-inspect
-        rows = _ask(talker, "/console/inspect", "=request=child", *where)
+        rows = _ask_reading(talker, "/console/inspect", "=request=child", *where)
     except SentenceError:
         return
     for row in rows:
@@ -178,7 +178,7 @@ def _lacking(commands: Mapping[str, list[str]], version: str) -> Iterator[str]:
             for name, spec in menu.fields.items()
             if not (spec.read_only or spec.volatile) and spec.since <= max(running, OLDEST)
         ]
-        for verb in _verbs(menu) if written else ():
+        for verb in _allowed_verbs(menu) if written else ():
             known = commands.get(f"{menu.path}/{verb}")
             if known is None:
                 yield f"{menu.path}/{verb}"
@@ -186,5 +186,5 @@ def _lacking(commands: Mapping[str, list[str]], version: str) -> Iterator[str]:
                 yield from (f"{menu.path}/{verb} {name}" for name in written if name not in known)
 
 
-def _verbs(menu: Menu) -> tuple[str, ...]:
+def _allowed_verbs(menu: Menu) -> tuple[str, ...]:
     return ("set",) if menu.fixed or menu.single else ("add", "set", "remove")

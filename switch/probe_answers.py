@@ -30,29 +30,29 @@ def probe_answers(document: Document) -> list[dict[str, Any]]:
     return entries
 
 
-def _ports(document: Document) -> dict[str, Row]:
+def _port_rows(document: Document) -> dict[str, Row]:
     return {row["default-name"]: row for row in document["menus"].get(ETHERNET.path, ()) if "default-name" in row}
 
 
-def _cages(document: Document) -> list[str]:
+def _cage_names(document: Document) -> list[str]:
     """The cages of the unit by the names of its ports, whatever its model is."""
-    return list(dict.fromkeys(cage for name in _ports(document) if (cage := cage_of(name))))
+    return list(dict.fromkeys(cage for name in _port_rows(document) if (cage := cage_of(name))))
 
 
-def _seen(document: Document, default_name: str) -> Row:
+def _monitor_row(document: Document, default_name: str) -> Row:
     """Return the monitor's row of a port."""
-    name = _ports(document).get(default_name, {}).get("name", default_name)
+    name = _port_rows(document).get(default_name, {}).get("name", default_name)
     found: Row = next((row for row in document["monitor"] if row.get("name") == name), {})
     return found
 
 
-def _on(row: Row, name: str) -> bool:
+def _is_on(row: Row, name: str) -> bool:
     return row.get(name) in ("true", "yes")
 
 
-def _lane(document: Document, name: str) -> dict[str, str]:
+def _lane_answer(document: Document, name: str) -> dict[str, str]:
     """One lane: what is set, and what it does."""
-    row, seen = _ports(document)[name], _seen(document, name)
+    row, seen = _port_rows(document)[name], _monitor_row(document, name)
     fields = ("default-name", "disabled", "auto-negotiation", "speed", "fec-mode", "running")
     reported = {field: row[field] for field in fields if field in row}
     shown = ("status", "rate", "full-duplex", "fec")
@@ -61,24 +61,24 @@ def _lane(document: Document, name: str) -> dict[str, str]:
 
 # claim: switch.lanes.illegal-pair
 def _illegal(document: Document) -> Answer:
-    ports = _ports(document)
+    ports = _port_rows(document)
     found = []
-    for cage in _cages(document):
+    for cage in _cage_names(document):
         legal = {(one.gbps, one.lanes_per_leg): one.first_lanes for one in cage_kind(cage).breakouts.values()}
         for number, name in enumerate(lanes_of(cage), start=1):
             row = ports.get(name, {})
             shape = _GBPS_AND_LANES.get(row.get("speed", ""))
-            if shape and not _on(row, "auto-negotiation") and number not in legal.get(shape, ()):
-                found.append(_lane(document, name))
+            if shape and not _is_on(row, "auto-negotiation") and number not in legal.get(shape, ()):
+                found.append(_lane_answer(document, name))
     if found:
         return "such a pair is set, so it was accepted; the evidence shows what the lane does", found
     return f"no such pair is set; whether one would be refused {NOT_ASKED}", []
 
 
 def _companions(document: Document) -> Answer:
-    ports = _ports(document)
+    ports = _port_rows(document)
     found = []
-    for cage in _cages(document):
+    for cage in _cage_names(document):
         lanes = lanes_of(cage)
         if any(name not in ports for name in lanes):
             continue
@@ -86,7 +86,7 @@ def _companions(document: Document) -> Answer:
         split = cage_kind(cage).breakouts.get(words)
         if split and split.lanes_per_leg > 1:
             companions = [lanes[at - 1] for at in split.lanes if at not in split.first_lanes]
-            found += [_lane(document, name) for name in companions]
+            found += [_lane_answer(document, name) for name in companions]
     if not found:
         return "no cage is split into legs of several lanes", []
     statuses = sorted({lane.get("monitor status", "(not printed)") for lane in found})
@@ -95,29 +95,29 @@ def _companions(document: Document) -> Answer:
     return f"status {', '.join(statuses)}; rate {', '.join(rates)}; running {', '.join(running)}", found
 
 
-def _forms(document: Document) -> Answer:
-    queues = _values(document["menus"].get(QOS_PORT.path, ()), "egress-rate-queue")
-    sizes = _values(document["menus"].get("/interface", ()), "max-l2mtu")
-    rates = _values(document["monitor"], "rate")
+def _forms_answer(document: Document) -> Answer:
+    queues = _field_values(document["menus"].get(QOS_PORT.path, ()), "egress-rate-queue")
+    sizes = _field_values(document["menus"].get("/interface", ()), "max-l2mtu")
+    rates = _field_values(document["monitor"], "rate")
     evidence: Evidence = [{"egress-rate-queueN": queues}, {"max-l2mtu": sizes}, {"monitor rate": rates}]
     return ("as in the evidence" if queues else "no queue has a rate; the rest as in the evidence"), evidence
 
 
-def _values(rows: Sequence[Row], start: str) -> list[str]:
+def _field_values(rows: Sequence[Row], start: str) -> list[str]:
     return sorted({value for row in rows for name, value in row.items() if name.startswith(start)})
 
 
-def _fec(document: Document) -> Answer:
-    legs = [name for name, row in _ports(document).items() if row.get("speed", "").startswith("100G-baseCR2")]
-    lanes = [_lane(document, name) for name in legs]
+def _fec_answer(document: Document) -> Answer:
+    legs = [name for name, row in _port_rows(document).items() if row.get("speed", "").startswith("100G-baseCR2")]
+    lanes = [_lane_answer(document, name) for name in legs]
     if not lanes:
         return "no leg runs 100G-baseCR2", []
     fecs = sorted({lane.get("monitor fec", "(not printed)") for lane in lanes})
     return f"the switch shows {', '.join(fecs)}; what is on the wire, and what the adapter needs, the node shows", lanes
 
 
-def _ids(document: Document) -> Answer:
-    return "as in the evidence", [{name: row.get(".id", "") for name, row in sorted(_ports(document).items())}]
+def _ids_answer(document: Document) -> Answer:
+    return "as in the evidence", [{name: row.get(".id", "") for name, row in sorted(_port_rows(document).items())}]
 
 
 def _members(document: Document) -> Answer:
@@ -129,7 +129,7 @@ def _members(document: Document) -> Answer:
     return answer, [members]
 
 
-def _qos(document: Document) -> Answer:
+def _qos_answer(document: Document) -> Answer:
     paths = [menu.path for menu in (SETTINGS, PROFILE, QUEUE, PFC, QOS_PORT)]
     absent = {path: document["refused"][path] for path in paths if path in document["refused"]}
     lacking = [text for text in document["lacking"] if "/qos/" in text]
@@ -143,18 +143,18 @@ def _not_asked(_document: Document) -> Answer:
 
 
 def _disabled(document: Document) -> Answer:
-    off = [_lane(document, name) for name, row in _ports(document).items() if _on(row, "disabled")]
+    off = [_lane_answer(document, name) for name, row in _port_rows(document).items() if _is_on(row, "disabled")]
     return (f"{NOT_ASKED}; lanes that are disabled now are in the evidence" if off else NOT_ASKED), off
 
 
 QUESTIONS: tuple[tuple[str, Callable[[Document], Answer]], ...] = (
     ("1 Does set refuse illegal pairs of lane and speed, or take them and stay down?", _illegal),
     ("2 What does monitor print on companion lanes, and is running false there?", _companions),
-    ("3 How are egress-rate-queueN, max-l2mtu and rates read back?", _forms),
-    ("4 Is fec91 at 100G-baseCR2 RS(544,514), and does the adapter need 100G_2X forced?", _fec),
-    ("5 Which .ids do the ports have?", _ids),
+    ("3 How are egress-rate-queueN, max-l2mtu and rates read back?", _forms_answer),
+    ("4 Is fec91 at 100G-baseCR2 RS(544,514), and does the adapter need 100G_2X forced?", _fec_answer),
+    ("5 Which .ids do the ports have?", _ids_answer),
     ("6 Which ports are members of the bridge from the factory?", _members),
-    ("7 Do the QoS menus exist as documented in this release?", _qos),
+    ("7 Do the QoS menus exist as documented in this release?", _qos_answer),
     ("8 Do all ports bounce when l2mtu is written with the value it has?", _not_asked),
     ("9 Does disabling a companion lane break its leg?", _disabled),
 )

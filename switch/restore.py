@@ -76,7 +76,7 @@ class BackupTarget:
         now = renaming.of(reading)
         found = {menu: restore_diff(self.switch, menu, now, self.kept) for menu in self.menus if menu is not ETHERNET}
         lanes = restore_diff(self.switch, ETHERNET, reading, self.kept)
-        links = self._links(reading) if self.wait else ()
+        links = self._affected_links(reading) if self.wait else ()
         todo = tuple(batch for batch in self._batches(reading, lanes, found, links) if batch.changes)
         touched = {change.row for change in lanes.changes}
         notices = (
@@ -116,11 +116,11 @@ class BackupTarget:
         hardware = self.switch.hardware
         yield from batches(hardware, grouped, reading, links, lambda cage: describe(cage, self.kept.ethernet))
         for stage in STAGES:
-            yield _staged(stage, found, links)
+            yield _stage_batch(stage, found, links)
         on = tuple(change for change in filtering if change not in off)
         yield ChangeBatch("VLAN filtering on", "only declared VLANs pass", on)
 
-    def _links(self, reading: SwitchReading) -> tuple[AffectedLink, ...]:
+    def _affected_links(self, reading: SwitchReading) -> tuple[AffectedLink, ...]:
         """The legs that have a link once the backup is back: those that are cabled as it has their cages split."""
         return tuple(link for link in cabled(self.rack, self.switch, reading) if self._as_declared(link.leg.cage))
 
@@ -169,7 +169,7 @@ def _renamed_bridge(found: dict[Menu, RestoreDiff]) -> Iterator[str]:
         )
 
 
-def _staged(stage: Stage, found: dict[Menu, RestoreDiff], links: tuple[AffectedLink, ...]) -> ChangeBatch:
+def _stage_batch(stage: Stage, found: dict[Menu, RestoreDiff], links: tuple[AffectedLink, ...]) -> ChangeBatch:
     menus = [menu for menu in stage.menus if menu in found]
     written = [c for menu in menus for c in _unfiltered(found[menu].changes) if not c.removes]
     removed = [c for menu in reversed(menus) for c in found[menu].changes if c.removes]

@@ -41,19 +41,19 @@ def restore_diff(switch: Switch, menu: Menu, now: SwitchReading, kept: SwitchRea
     if menu.path in now.absent or menu.path in kept.absent:
         return RestoreDiff()
     notices: list[str] = []
-    twice = _twice(menu, now) | _twice(menu, kept)
+    twice = _duplicate_keys(menu, now) | _duplicate_keys(menu, kept)
     notices += [f"left alone: {menu.path} {' '.join(key)} is there twice" for key in sorted(twice)]
-    there = tuple(_reported_row(menu, row) for row in now.rows(menu) if _key(menu, row) not in twice)
-    then = tuple(_reported_row(menu, row) for row in kept.rows(menu) if _key(menu, row) not in twice)
+    there = tuple(_reported_row(menu, row) for row in now.rows(menu) if _row_key(menu, row) not in twice)
+    then = tuple(_reported_row(menu, row) for row in kept.rows(menu) if _row_key(menu, row) not in twice)
     index(menu, then)  # a row without its key would match another
-    rows = {_key(menu, row): row for row in there}
+    rows = {_row_key(menu, row): row for row in there}
     wanted = []
     for row in then:
-        key = _key(menu, row)
-        if reason := _lost(switch, menu, row, rows.get(key)):
+        key = _row_key(menu, row)
+        if reason := _why_lost(switch, menu, row, rows.get(key)):
             notices.append(reason)
             continue
-        fields = dict(_fields(menu, row, rows.get(key), kept))
+        fields = dict(_desired_fields(menu, row, rows.get(key), kept))
         notices += _notices_of(menu, row, fields)
         known = {name: value for name, value in fields.items() if value is not None}
         if key not in rows:
@@ -64,7 +64,7 @@ def restore_diff(switch: Switch, menu: Menu, now: SwitchReading, kept: SwitchRea
     return _without_ours(switch, menu, (*changes, *gone), now, notices)
 
 
-def _key(menu: Menu, row: Row) -> Key:
+def _row_key(menu: Menu, row: Row) -> Key:
     return () if menu.single else same_key(menu, menu.key_of(row))
 
 
@@ -81,14 +81,14 @@ def _may_be_empty(menu: Menu, name: str) -> bool:
     return True
 
 
-def _twice(menu: Menu, reading: SwitchReading) -> set[Key]:
+def _duplicate_keys(menu: Menu, reading: SwitchReading) -> set[Key]:
     if menu.single:
         return set()
-    counted = Counter(_key(menu, row) for row in reading.rows(menu))
+    counted = Counter(_row_key(menu, row) for row in reading.rows(menu))
     return {key for key, count in counted.items() if count > 1}
 
 
-def _fields(menu: Menu, row: Row, there: Row | None, kept: SwitchReading) -> Iterator[tuple[str, Value | None]]:
+def _desired_fields(menu: Menu, row: Row, there: Row | None, kept: SwitchReading) -> Iterator[tuple[str, Value | None]]:
     """Yield the desired fields of a row: the kept value, or the default for a field that was not printed; None for a
     field that exists now and had neither.
     """
@@ -109,7 +109,7 @@ def _notices_of(menu: Menu, row: Row, fields: Mapping[str, Value | None]) -> Ite
     yield from (f"not put back: {name} of {named}, which had no value" for name in fields if fields[name] is None)
 
 
-def _lost(switch: Switch, menu: Menu, row: Row, there: Row | None) -> str | None:
+def _why_lost(switch: Switch, menu: Menu, row: Row, there: Row | None) -> str | None:
     """Return why a missing row cannot come back; None when it can, or is not missing."""
     name = row.get("name", "")
     if there is not None or menu.single:

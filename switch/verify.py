@@ -66,7 +66,7 @@ class FabricNodes:
     def ends(self, port: Port) -> tuple[LinkEnd, ...]:
         """Both halves of a port. Raises UnknownError when the node does not report them."""
         if port.node not in self._reported:
-            self._reported[port.node] = self._ask(port.node)
+            self._reported[port.node] = self._ask_node_ends(port.node)
         reported = self._reported[port.node]
         if isinstance(reported, str):
             raise UnknownError(f"{port.node}: {reported}")
@@ -79,7 +79,7 @@ class FabricNodes:
         self._reported.pop(port.node, None)
         return self.ends(port)
 
-    def _ask(self, node: str) -> dict[Half, LinkEnd] | str:
+    def _ask_node_ends(self, node: str) -> dict[Half, LinkEnd] | str:
         ports = [port for port in self._rack.cabling.ports_of(node) if self._rack.cabling.leg_of(port)]
         try:
             done = self._machines[node].run(node_end_script(self._rack, ports))
@@ -150,9 +150,9 @@ def test_counters_stand_still(switch: Switch, look: SwitchChecks, rack: Rack, re
     for leg in rack.cabling.legs(switch.name):
         name = leg[0].interface
         if not before.get(name) or not after.get(name):
-            wrong.append(f"{_named(leg)}: the switch reports none of its counters")
+            wrong.append(f"{_leg_name(leg)}: the switch reports none of its counters")
         elif more := grown_counters(before[name], after[name]):
-            wrong.append(f"{_named(leg)}: within {IDLE_SECONDS:.0f} s {', '.join(more)}")
+            wrong.append(f"{_leg_name(leg)}: within {IDLE_SECONDS:.0f} s {', '.join(more)}")
     report.judge(wrong)
 
 
@@ -160,7 +160,7 @@ def test_leg_is_up_on_the_switch(leg: tuple[Leg, Port], look: SwitchChecks) -> N
     """The port is linked at the leg's speed, with the FEC that its lanes need."""
     here, _ = leg
     wrong = switch_end(here, fec_of(look.switch, here.cage), look.links.get(here.interface, {}))
-    assert not wrong, f"{_named(leg)}: the switch reports {wrong}"
+    assert not wrong, f"{_leg_name(leg)}: the switch reports {wrong}"
 
 
 def test_leg_carries_full_frames(leg: tuple[Leg, Port], look: SwitchChecks) -> None:
@@ -169,7 +169,7 @@ def test_leg_carries_full_frames(leg: tuple[Leg, Port], look: SwitchChecks) -> N
     row = look.ethernet.get(here.interface, {})
     wanted = {"mtu": look.switch.mtu, "l2mtu": look.switch.l2mtu}
     wrong = [f"{key} {row.get(key)}, wanted {size}" for key, size in wanted.items() if row.get(key) != str(size)]
-    assert not wrong, f"{_named(leg)}: {'; '.join(wrong)}"
+    assert not wrong, f"{_leg_name(leg)}: {'; '.join(wrong)}"
 
 
 def test_leg_is_bridged_in_hardware(leg: tuple[Leg, Port], look: SwitchChecks, report: CheckReporter) -> None:
@@ -177,26 +177,28 @@ def test_leg_is_bridged_in_hardware(leg: tuple[Leg, Port], look: SwitchChecks, r
     stays when frames reach the CPU only, which their counters show.
     """
     wanted, row = look.switch.bridge, look.port(leg[0])
-    assert row.get("bridge") == wanted, f"{_named(leg)}: in bridge {row.get('bridge', '(none)')}, wanted {wanted}"
-    assert row.get("hw-offload") == "true", f"{_named(leg)}: the chip does not forward for it (hw-offload is not true)"
+    assert row.get("bridge") == wanted, f"{_leg_name(leg)}: in bridge {row.get('bridge', '(none)')}, wanted {wanted}"
+    assert row.get("hw-offload") == "true", (
+        f"{_leg_name(leg)}: the chip does not forward for it (hw-offload is not true)"
+    )
     name, frames = leg[0].interface, look.watched.frames
-    assert name not in frames.by_cpu, f"{_named(leg)}: the CPU forwards its frames, not the chip; {REMEDY}"
+    assert name not in frames.by_cpu, f"{_leg_name(leg)}: the CPU forwards its frames, not the chip; {REMEDY}"
     if name in frames.unseen:
-        report.note(f"{_named(leg)}: no traffic seen, so whether the chip forwards its frames was not proven")
+        report.note(f"{_leg_name(leg)}: no traffic seen, so whether the chip forwards its frames was not proven")
 
 
 def test_leg_is_up_on_the_node(leg: tuple[Leg, Port], nodes: FabricNodes, report: CheckReporter) -> None:
     """Both halves of the port see a link at the leg's speed."""
     here, port = leg
     wrong = [node_end(here, end) for end in nodes.ends(port)]
-    report.judge(f"{_named(leg)}: {text}" for text in wrong if text)
+    report.judge(f"{_leg_name(leg)}: {text}" for text in wrong if text)
 
 
 def test_both_ends_of_leg_agree(leg: tuple[Leg, Port], look: SwitchChecks, nodes: FabricNodes) -> None:
     """Switch and node agree on link, speed and FEC."""
     here, port = leg
     wrong = disagreement(look.links.get(here.interface, {}), nodes.ends(port))
-    assert not wrong, f"{_named(leg)}: {wrong}"
+    assert not wrong, f"{_leg_name(leg)}: {wrong}"
 
 
 def test_leg_goes_to_its_node(
@@ -219,6 +221,6 @@ def test_leg_goes_to_its_node(
     report.judge(miscabled(rack, here, port, mac_locations(ends, hosts), where))
 
 
-def _named(leg: tuple[Leg, Port]) -> str:
+def _leg_name(leg: tuple[Leg, Port]) -> str:
     here, port = leg
     return f"{port.node} on leg {here}, {lane_words(here.lanes)}"

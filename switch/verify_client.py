@@ -76,14 +76,14 @@ class SwitchChecks:
     def ask(self, sentence: Sentence) -> tuple[Row, ...]:
         """The answer to one question, asked now."""
         with self._switch_errors():
-            return tuple(self._asking()(sentence))
+            return tuple(self._way_to_ask()(sentence))
 
     @cached_property
     def reading(self) -> SwitchReading:
         """Everything that the declaration is compared with."""
         with self._switch_errors():
             # Not by `ask`: a menu that the switch may lack is recognized by the exception, which must stay unchanged.
-            return DeclaredTarget(self.rack, self.switch).read(self._asking())
+            return DeclaredTarget(self.rack, self.switch).read(self._way_to_ask())
 
     @cached_property
     def ethernet(self) -> dict[str, Row]:
@@ -91,12 +91,12 @@ class SwitchChecks:
         return {row.get("default-name", ""): row for row in self.ask(ETHERNET.sentence())}
 
     @cached_property
-    def _ports(self) -> dict[str, Row]:
+    def _bridge_ports(self) -> dict[str, Row]:
         return {row.get("interface", ""): row for row in self.ask(BRIDGE_PORT.sentence())}
 
     def port(self, leg: Leg) -> Row:
         """The bridge port of a leg; empty for a leg that is in no bridge."""
-        return self._ports.get(self.ethernet.get(leg.interface, {}).get("name", leg.interface), {})
+        return self._bridge_ports.get(self.ethernet.get(leg.interface, {}).get("name", leg.interface), {})
 
     @cached_property
     def links(self) -> dict[str, Row]:
@@ -178,13 +178,13 @@ class SwitchChecks:
     def _unknown(self, reason: str) -> UnknownError:
         return UnknownError(f"{self.switch.name} {reason}", reason)
 
-    def _asking(self) -> Callable[[Sentence], list[dict[str, str]]]:
+    def _way_to_ask(self) -> Callable[[Sentence], list[dict[str, str]]]:
         if self._way is None:
-            self._way = self._open()
+            self._way = self._open_way()
         way = self._way
         return way.ask if isinstance(way, Rest) else lambda sentence: [visible_row(row) for row in way.talk(*sentence)]
 
-    def _open(self) -> Rest | ApiSession:
+    def _open_way(self) -> Rest | ApiSession:
         switch, host = self.switch, str(self.switch.address)
         if switch.reader and switch.tls:
             reader = switch.reader

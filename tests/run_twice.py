@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.end_of_run import CACHE, time_line
 
 MOST = 3
-"""Failures in more files are no accident. Within a file one failure can bring others: its tests may share a rack."""
+"""Failures in more files are not by chance. One failure in a file can bring others: its tests may share a rack."""
 VALUES = ".pytest_cache/v"
 """Where pytest's cache has its values."""
 LAST_FAILED = f"{VALUES}/cache/lastfailed"

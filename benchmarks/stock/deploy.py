@@ -38,7 +38,7 @@ lines += [
     if one.name != host.name
 ]
 files.put(
-    name="Whom the node lets in",
+    name="Whom the node accepts",
     src=StringIO("\n".join([*lines, ""])),
     dest="/home/ops/.ssh/authorized_keys",
     user="ops",

@@ -75,13 +75,15 @@ class AffectedVersions(Record):
 
     @model_validator(mode="after")
     def _ends_after_its_begin(self) -> Self:
-        if self.fixed is not None and not _key(self.since) < _key(self.fixed):
+        if self.fixed is not None and not _version_key(self.since) < _version_key(self.fixed):
             raise ValueError(f"fixed {self.fixed} is not after since {self.since}")
         return self
 
     def holds(self, version: str) -> bool:
         """Return whether a version is in the range."""
-        return _key(self.since) <= _key(version) and (self.fixed is None or _key(version) < _key(self.fixed))
+        return _version_key(self.since) <= _version_key(version) and (
+            self.fixed is None or _version_key(version) < _version_key(self.fixed)
+        )
 
     def __str__(self) -> str:
         return f"{self.since} to before {self.fixed}" if self.fixed else f"{self.since} and later"
@@ -203,7 +205,7 @@ def advisory_line(row: Advisory, version: str) -> str:
     return f"{'; '.join(filter(None, words))} ({row.id}, {PAGE})"
 
 
-def _key(text: str) -> VersionKey:
+def _version_key(text: str) -> VersionKey:
     key = version_key(text)
     if key is None:
         raise ValueError(f"{text} is not a version")

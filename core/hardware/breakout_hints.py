@@ -18,7 +18,7 @@ def suggest_breakout(model: SwitchModel, cage: str, text: str) -> tuple[str, str
     `{value}` stands for the text as it is written in the file. The breakout that is named is always a possible one.
     """
     kind = model.cages[cage]
-    shape = _shape(text)
+    shape = _parse_shape(text)
     if shape is None:
         near = get_close_matches(text, kind.breakouts, 1)
         right = f"did you mean {near[0]}?" if near else f"choose from {', '.join(kind.breakouts)}"
@@ -28,7 +28,7 @@ def suggest_breakout(model: SwitchModel, cage: str, text: str) -> tuple[str, str
     if (len(split.first_lanes), split.gbps) == shape:
         return "{value} is not how a split is written", f"write {split.name}"
     spare = " and leave a leg without a cable" if gbps == split.gbps and legs < len(split.first_lanes) else ""
-    return f"{cage} cannot be {{value}}: {_reason(model, kind, gbps)}", f"write {split.name}{spare}"
+    return f"{cage} cannot be {{value}}: {_refusal_reason(model, kind, gbps)}", f"write {split.name}{spare}"
 
 
 def nearest(kind: CageKind, legs: int, gbps: int) -> Breakout:
@@ -43,7 +43,7 @@ def nearest(kind: CageKind, legs: int, gbps: int) -> Breakout:
     return min(kind.breakouts.values(), key=distance)
 
 
-def _shape(text: str) -> tuple[int, int] | None:
+def _parse_shape(text: str) -> tuple[int, int] | None:
     """Legs and speed, also where they are not written as this project writes them."""
     if found := _LEGS_AND_SPEED.fullmatch(text):
         return int(found[1]), int(found[2])
@@ -52,7 +52,7 @@ def _shape(text: str) -> tuple[int, int] | None:
     return None
 
 
-def _reason(model: SwitchModel, kind: CageKind, gbps: int) -> str:
+def _refusal_reason(model: SwitchModel, kind: CageKind, gbps: int) -> str:
     own = f"its {kind.lanes} lanes carry" if kind.lanes > 1 else "its one lane carries"
     counts = sorted(len(split.first_lanes) for split in kind.breakouts.values() if split.gbps == gbps)
     if counts:

@@ -12,7 +12,7 @@ import re
 from core.hardware.switch_model import Breakout, CageKind
 
 
-def _kind(name: str, lanes: int, *rows: tuple[int, int, int]) -> CageKind:
+def _cage_kind(name: str, lanes: int, *rows: tuple[int, int, int]) -> CageKind:
     """A kind from its breakouts as rows of legs, Gb/s of a leg and lanes of a leg."""
     breakouts = (
         Breakout(f"{legs}x{gbps}G", gbps, width, tuple(range(1, legs * width + 1, width))) for legs, gbps, width in rows
@@ -23,7 +23,7 @@ def _kind(name: str, lanes: int, *rows: tuple[int, int, int]) -> CageKind:
 # Legs, Gb/s and lanes of each leg. A speed is identified by its lanes: 100G on two lanes is PAM4 with 50 Gb/s a lane,
 # 100G on four is NRZ with 25. A new breakout is a new row; the largest legs come first.
 # claim: switch.breakout.first-lane
-QSFP56_DD = _kind(
+QSFP56_DD = _cage_kind(
     "qsfp56-dd",
     8,
     (1, 400, 8),
@@ -40,7 +40,7 @@ QSFP56_DD = _kind(
     (8, 10, 1),
     (8, 1, 1),
 )
-QSFP56 = _kind(
+QSFP56 = _cage_kind(
     "qsfp56",
     4,
     (1, 200, 4),
@@ -53,7 +53,7 @@ QSFP56 = _kind(
     (4, 10, 1),
     (4, 1, 1),
 )
-SFP56 = _kind("sfp56", 1, (1, 50, 1), (1, 25, 1), (1, 10, 1), (1, 1, 1))
+SFP56 = _cage_kind("sfp56", 1, (1, 50, 1), (1, 25, 1), (1, 10, 1), (1, 1, 1))
 
 KINDS = {kind.name: kind for kind in (QSFP56_DD, QSFP56, SFP56)}
 

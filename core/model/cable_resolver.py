@@ -100,7 +100,7 @@ class _CableResolver:
         if end in self.taken:
             other = self.taken[end]
             owner = other.node if other.node != port.node else f"port {other.number} of {other.node}"
-            return f"{end} is already used by {owner}", self._free(switch, leg.gbps)
+            return f"{end} is already used by {owner}", self._free_leg_hint(switch, leg.gbps)
         self.taken[end] = port
         self.cables.append(Cable(port, leg, leg.gbps))
         return None
@@ -126,7 +126,7 @@ class _CableResolver:
         many = "legs are" if "," in legs else "leg is"
         return f"{end} is not a leg of cage {cage}, which is split {spec.split}", f"its {many} {legs}"
 
-    def _free(self, switch: Switch, gbps: int) -> str:
+    def _free_leg_hint(self, switch: Switch, gbps: int) -> str:
         if self.unread:
             return "give every port a leg of its own"
         wanted = set(self.ends.values())

@@ -18,23 +18,23 @@ from core.model.fields import REFUSED
 def problems(error: ValidationError, root: type[BaseModel], spelling: Mapping[Path, str]) -> Iterator[RuleViolation]:
     """Yield one problem for each error; `spelling` has the text of unquoted values in the file."""
     for detail in error.errors(include_url=False):
-        path = _path(detail["loc"], root)
-        yield RuleViolation(path, *_words(detail, path, root, spelling))
+        path = _path_in_file(detail["loc"], root)
+        yield RuleViolation(path, *_problem_and_remedy(detail, path, root, spelling))
 
 
-def _path(location: Path, root: type[BaseModel]) -> Path:
+def _path_in_file(location: Path, root: type[BaseModel]) -> Path:
     """`location` without what pydantic adds and the file does not hold: `[key]`, and the branch of a tagged union."""
     path: Path = ()
     for step in location[:-1] if location[-1] == "[key]" else location:
         field = _declared(root, path, key=False)[1] if path else None
-        if field is None or str(step) not in _tags(field):
+        if field is None or str(step) not in _branch_names(field):
             path = (*path, step)
     if path[-1] == "name" and path[-3] in NAMED:
         path = path[:-1]  # the name is the key it is filed under
     return path
 
 
-def _tags(field: FieldInfo) -> Iterator[str]:
+def _branch_names(field: FieldInfo) -> Iterator[str]:
     """Yield the name of each branch of a field that is a tagged union."""
     left: list[Any] = [field.annotation]
     while left:
@@ -44,7 +44,9 @@ def _tags(field: FieldInfo) -> Iterator[str]:
         left += get_args(annotation)
 
 
-def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Mapping[Path, str]) -> tuple[str, str]:
+def _problem_and_remedy(
+    detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Mapping[Path, str]
+) -> tuple[str, str]:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     owner, field, annotation = _declared(root, path, key=detail["loc"][-1] == "[key]")
     example = _example(field)
@@ -70,13 +72,13 @@ def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Ma
             )
         return f"{text} is not a text", f"write one text{like}"
     if kind in ("int_type", "bool_type"):
-        return _scalar(kind, value, text, example, quoted=path not in spelling)
+        return _explain_scalar(kind, value, text, example, quoted=path not in spelling)
     if kind in ("model_type", "model_attributes_type", "mapping_type", "dict_type"):
         return f"{text} is not a mapping", f"write keys with values below it{like}"
     if kind in ("tuple_type", "list_type"):
         return f"{text} is not a list", f"write [...] or lines beginning with '- '{like}"
     if kind == "literal_error":
-        return _choice(annotation, text)
+        return _explain_choice(annotation, text)
     if kind == "greater_than_equal":
         return f"{text} is too small", f"write at least {context['ge']}"
     if kind == "less_than_equal":
@@ -84,7 +86,7 @@ def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Ma
     return detail["msg"], f"write another value{like}"
 
 
-def _scalar(kind: str, value: object, text: str, example: str, *, quoted: bool) -> tuple[str, str]:
+def _explain_scalar(kind: str, value: object, text: str, example: str, *, quoted: bool) -> tuple[str, str]:
     if kind == "bool_type":
         return f"{text} is not true or false", "write true or false, without quotes"
     if quoted and isinstance(value, str) and value.isascii() and value.strip().isdecimal():
@@ -98,7 +100,7 @@ def _unknown(path: Path, owner: type[BaseModel] | None) -> tuple[str, str]:
     return "unknown key", f"did you mean {near[0]}?" if near else f"known keys are {', '.join(known)}"
 
 
-def _choice(annotation: Any, text: str) -> tuple[str, str]:
+def _explain_choice(annotation: Any, text: str) -> tuple[str, str]:
     known = [str(choice) for choice in get_args(annotation)]
     near = get_close_matches(text, known, 1)
     return f"{text} is not known", f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
@@ -126,17 +128,17 @@ def _declared(root: type[BaseModel], path: Path, *, key: bool) -> tuple[type[Bas
         owner = field = None
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             owner, field = inner, inner.model_fields.get(str(step))
-            inner = _bare(field.annotation) if field else None
+            inner = _bare_type(field.annotation) if field else None
         elif get_origin(inner) is Mapping:
-            inner = _bare(get_args(inner)[0 if key and place == len(path) else 1])
+            inner = _bare_type(get_args(inner)[0 if key and place == len(path) else 1])
         elif get_origin(inner) is tuple:
-            inner = _bare(get_args(inner)[0])
+            inner = _bare_type(get_args(inner)[0])
         else:
             inner = None
     return owner, field, inner
 
 
-def _bare(annotation: Any) -> Any:
+def _bare_type(annotation: Any) -> Any:
     """The type inside Annotated, Optional and unions."""
     while True:
         origin = get_origin(annotation)

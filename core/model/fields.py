@@ -42,11 +42,11 @@ class FrozenDict(dict[Key, Value]):
     def __reduce__(self) -> tuple[type[FrozenDict[Key, Value]], tuple[dict[Key, Value]]]:
         return type(self), (dict(self),)
 
-    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+    def _refuse_change(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise TypeError("a rack does not change once it is loaded")
 
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    clear = pop = popitem = setdefault = update = _refuse
+    __setitem__ = __delitem__ = __ior__ = _refuse_change
+    clear = pop = popitem = setdefault = update = _refuse_change
 
 
 REFUSED = "refused"
@@ -69,13 +69,13 @@ def unfit(kind: Any, value: object) -> str:
     return ""
 
 
-def _given(value: object) -> object:
+def _require_given(value: object) -> object:
     if value is None:
         raise invalid("is empty", "give it a value or remove the key")
     return value
 
 
-NotEmpty = BeforeValidator(_given)
+NotEmpty = BeforeValidator(_require_given)
 """Validator for a key that may be omitted but not left empty, which is usually an accident."""
 
 
@@ -271,16 +271,16 @@ Management = Annotated[IPv4Network, network("10.77.0.0/24", 32, loopback=True)]
 """Machines that may reach a switch, or a served unit, one alone as a /32; loopback as for the address of a machine."""
 
 
-def _filled(entries: tuple[object, ...]) -> tuple[object, ...]:
+def _require_entries(entries: tuple[object, ...]) -> tuple[object, ...]:
     if not entries:
         raise invalid("is an empty list", "write at least one entry, or remove the key")
     return entries
 
 
-NonEmptyList = AfterValidator(_filled)
+NonEmptyList = AfterValidator(_require_entries)
 
 
-def _syslog(value: object) -> object:
+def _syslog_target(value: object) -> object:
     try:
         return value if value == "head" else _address(value)
     except PydanticCustomError:
@@ -288,7 +288,7 @@ def _syslog(value: object) -> object:
         raise invalid("{value} is not the address of one machine", right) from None
 
 
-Syslog = Annotated[Literal["head"] | IPv4Address, BeforeValidator(_syslog)]
+Syslog = Annotated[Literal["head"] | IPv4Address, BeforeValidator(_syslog_target)]
 """Log host: the first node of the rack ("head"), or the machine with this address."""
 
 
@@ -369,11 +369,11 @@ LogSize = Annotated[str, size(1, 10 * 1024, "the size of a log file", "is not a 
 _FLOOR = size(256, 64 * 1024, "an amount of memory", "is not a fit floor for a GB10 node", "3G")
 
 
-def _floor(value: object) -> object:
+def _version_floor(value: object) -> object:
     return value if value is False else _FLOOR.func(value)  # type: ignore[call-arg]
 
 
-Floor = Annotated[Literal[False] | str, BeforeValidator(_floor)]
+Floor = Annotated[Literal[False] | str, BeforeValidator(_version_floor)]
 """Minimum of available memory before containers are ended; False disables the guard."""
 
 Vendor = Literal["nvidia", "asus", "lenovo", "acer", "dell", "gigabyte", "hp", "msi"]
@@ -387,7 +387,7 @@ _IMAGE = re.compile(
 _PINNED = "name a version, like scitrera/dgx-spark-sglang:0.5.12, or a digest (@sha256:...)"
 
 
-def _image(text: str) -> str:
+def _check_image_name(text: str) -> str:
     found = _IMAGE.fullmatch(text) if len(text) <= 512 else None
     if not found:
         raise invalid("{value} is not a container image", _PINNED)
@@ -401,7 +401,7 @@ def _image(text: str) -> str:
     return text
 
 
-Image = Annotated[StrictStr, AfterValidator(_image)]
+Image = Annotated[StrictStr, AfterValidator(_check_image_name)]
 """A container image that means the same bytes tomorrow, as far as its publisher keeps his tags."""
 
 Environment = Annotated[
@@ -414,7 +414,7 @@ Environment = Annotated[
 ]
 
 
-def _placed(value: object, info: ValidationInfo) -> object:
+def _place_beside_rack(value: object, info: ValidationInfo) -> object:
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str):
@@ -429,7 +429,7 @@ def _placed(value: object, info: ValidationInfo) -> object:
     return Path(folder) / path
 
 
-FilePath = Annotated[Path, BeforeValidator(_placed)]
+FilePath = Annotated[Path, BeforeValidator(_place_beside_rack)]
 """A file: `~` is the home folder, a relative path starts in the folder of the rack file."""
 
 SSH_WORD = 'without quotation marks, backslashes, "${" and control characters'
@@ -441,7 +441,7 @@ _NO_UTF8 = re.compile("[\udc80-\udcff]")
 
 def is_ssh_word(path: Path) -> bool:
     """Return whether a path can be quoted in an OpenSSH configuration, with each `%` in it doubled."""
-    # Bytes that are no UTF-8 (U+DC80 to U+DCFF here) are no characters to OpenSSH, which takes them as they are.
+    # Bytes that are not UTF-8 (U+DC80 to U+DCFF here) are not characters to OpenSSH, which takes them as they are.
     text = _NO_UTF8.sub("x", str(path))
     return text.isprintable() and not any(part in text for part in ('"', "\\", "${"))
 

@@ -29,7 +29,7 @@ class Pin:
 
 def read(path: Path) -> dict[str, Pin]:
     """Read the pins of the lock file; empty without a file. Raises ConfigError."""
-    return {name: _pin(path, name, entry) for name, entry in lock_file.read_section(path, "images").items()}
+    return {name: _read_pin(path, name, entry) for name, entry in lock_file.read_section(path, "images").items()}
 
 
 def known_ids(path: Path) -> dict[str, str]:
@@ -53,7 +53,7 @@ def record(path: Path, declared: Iterable[str], found: Mapping[str, Pin]) -> Non
         write(path, {name: pin for name, pin in kept.items() if name in names})
 
 
-def _pin(path: Path, name: str, entry: Any) -> Pin:
+def _read_pin(path: Path, name: str, entry: Any) -> Pin:
     if not isinstance(entry, dict) or set(entry) != _KEYS:
         raise lock_file.broken(path, f"images.{truncate(name)}: is not a mapping of digest and id")
     digest, identity = entry["digest"], entry["id"]

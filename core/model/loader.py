@@ -39,9 +39,9 @@ def default_path() -> Path:
 
     Raises ConfigError when both exist and differ: a guess could change another rack than the one that is meant.
     """
-    if not _exists(IN_CLONE):
+    if not _path_exists(IN_CLONE):
         return DEFAULT
-    if not _exists(DEFAULT):
+    if not _path_exists(DEFAULT):
         return IN_CLONE
     if _content(DEFAULT) != _content(IN_CLONE):
         right = f"name one of them: RACK={DEFAULT} or RACK={IN_CLONE}"
@@ -63,13 +63,13 @@ def new_path() -> Path:
     Raises ConfigError where group_data/rack.yaml exists: beside a new rack.yaml each command would have to name one.
     """
     named = os.environ.get("RACK")
-    if not named and _exists(IN_CLONE):
+    if not named and _path_exists(IN_CLONE):
         right = f"name the file to write: --out {IN_CLONE} or --out {DEFAULT}"
         raise ConfigError([ConfigProblem(str(IN_CLONE), None, "", "is a rack file already", right)])
     return Path(named) if named else DEFAULT
 
 
-def _exists(path: Path) -> bool:
+def _path_exists(path: Path) -> bool:
     try:
         return path.exists()
     except OSError:
@@ -112,7 +112,7 @@ def load(path: str | os.PathLike[str]) -> Rack:
     Raises ConfigError with every problem, each with its line.
     """
     name = os.fspath(path)
-    document = yaml_reader.parse(_text(name))
+    document = yaml_reader.parse(_read_text(name))
     if document.data is None and not document.problems:
         raise ConfigError(
             [ConfigProblem(name, 1, "", "the file is empty", "write at least the keys rack, access, nodes and fabric")]
@@ -125,7 +125,7 @@ def load(path: str | os.PathLike[str]) -> Rack:
         rack, problems = _validate(document, Path(name).absolute(), {problem.path for _, problem in found}, records)
         found += [(document.line(problem.path), problem) for problem in problems]
     if found or locked or rack is None:
-        raise ConfigError([*_faults(name, found), *locked])
+        raise ConfigError([*_problems_at_lines(name, found), *locked])
     # Computed once, here: pyinfra copies a host's data at every access, and a copy keeps the computed values.
     _ = rack.addresses_by_node, rack.topology
     return rack
@@ -155,7 +155,7 @@ def _records(document: yaml_reader.YamlDocument, path: Path) -> tuple[_Recorded,
         return _Recorded(), error.faults
 
 
-def _faults(name: str, found: Iterable[tuple[int, RuleViolation]]) -> Iterator[ConfigProblem]:
+def _problems_at_lines(name: str, found: Iterable[tuple[int, RuleViolation]]) -> Iterator[ConfigProblem]:
     reported = set()
     for line, problem in sorted(found, key=lambda pair: pair[0]):
         fault = problem.at(name, line)
@@ -164,7 +164,7 @@ def _faults(name: str, found: Iterable[tuple[int, RuleViolation]]) -> Iterator[C
             yield fault
 
 
-def _text(name: str) -> str:
+def _read_text(name: str) -> str:
     try:
         raw = regular_file.read_bytes(name, _LARGEST + 1)
     except (OSError, ValueError) as error:

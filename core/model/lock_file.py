@@ -30,7 +30,7 @@ def lock_path(source: Path) -> Path:
 
 def read_section(path: Path, section: str) -> dict[str, Any]:
     """Read one section of the lock file, unchecked below its names; empty without a file. Raises ConfigError."""
-    found: dict[str, Any] = _read(path).get(section, {})
+    found: dict[str, Any] = _read_document(path).get(section, {})
     return found
 
 
@@ -39,7 +39,7 @@ def write_section(path: Path, section: str, entries: Mapping[str, Any]) -> None:
 
     A section without entries is left out, unless it is that of the images. Raises OSError, ConfigError.
     """
-    sections = {"images": {}, **_read(path), section: dict(sorted(entries.items()))}
+    sections = {"images": {}, **_read_document(path), section: dict(sorted(entries.items()))}
     content = {name: sections[name] for name in SECTIONS if name == "images" or sections.get(name)}
     target = path.resolve()
     # As mkstemp makes a file, but with the rights that the umask gives: under a name that other users of the folder
@@ -66,7 +66,7 @@ def exclusive(path: Path) -> Iterator[None]:
     folder = path.resolve().parent
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _lock(handle, folder)
+        _hold_lock(handle, folder)
         yield
     finally:
         os.close(handle)
@@ -77,7 +77,7 @@ def broken(path: Path, what: str, right: str = _RIGHT) -> ConfigError:
     return ConfigError([ConfigProblem(str(path), None, "", what, right)])
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_document(path: Path) -> dict[str, Any]:
     try:
         text = regular_file.read_text(path)
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def _read(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise broken(path, "is not UTF-8 text") from None
     try:
-        data = json.loads(text, object_pairs_hook=_once)
+        data = json.loads(text, object_pairs_hook=_refuse_duplicate_keys)
     except json.JSONDecodeError as error:
         raise ConfigError([ConfigProblem(str(path), error.lineno, "", f"is not JSON: {error.msg}", _RIGHT)]) from None
     except (ValueError, RecursionError) as error:
@@ -103,7 +103,7 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _lock(handle: int, folder: Path) -> None:
+def _hold_lock(handle: int, folder: Path) -> None:
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -122,7 +122,7 @@ def _lock(handle: int, folder: Path) -> None:
             return
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:

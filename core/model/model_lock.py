@@ -91,12 +91,12 @@ def files_fault(files: Iterable[ModelFile]) -> str | None:
 
 def read(path: Path) -> dict[str, ModelRecord]:
     """Read the models of the lock file; empty without a file or without models. Raises ConfigError."""
-    return {name: _record(path, name, entry) for name, entry in lock_file.read_section(path, "models").items()}
+    return {name: _entry_to_record(path, name, entry) for name, entry in lock_file.read_section(path, "models").items()}
 
 
 def write(path: Path, records: Mapping[str, ModelRecord]) -> None:
     """Replace the models of the lock file. Raises OSError, ConfigError."""
-    lock_file.write_section(path, "models", {name: _entry(record) for name, record in records.items()})
+    lock_file.write_section(path, "models", {name: _record_to_entry(record) for name, record in records.items()})
 
 
 def record(path: Path, declared: Iterable[str], found: Mapping[str, ModelRecord]) -> None:
@@ -107,7 +107,7 @@ def record(path: Path, declared: Iterable[str], found: Mapping[str, ModelRecord]
         write(path, {name: entry for name, entry in kept.items() if name in names})
 
 
-def _entry(record: ModelRecord) -> dict[str, Any]:
+def _record_to_entry(record: ModelRecord) -> dict[str, Any]:
     return {
         "source": record.source,
         "requested": record.requested,
@@ -117,7 +117,7 @@ def _entry(record: ModelRecord) -> dict[str, Any]:
     }
 
 
-def _record(path: Path, name: str, entry: Any) -> ModelRecord:
+def _entry_to_record(path: Path, name: str, entry: Any) -> ModelRecord:
     where = f"models.{truncate(name)}"
     if not isinstance(entry, dict) or not _KEYS - {"requested"} <= set(entry) <= _KEYS:
         raise lock_file.broken(path, f"{where}: is not a mapping of source, revision, files and configurations")

@@ -90,7 +90,7 @@ def partial_from_invalid(data: Mapping[str, Any], context: Mapping[str, Any], co
         fabric,
         options,
         (),
-        _words(data.get("leave")),
+        _text_keys(data.get("leave")),
         frozenset(unread),
         complete and not unread,
     )
@@ -100,7 +100,7 @@ def _with_rules() -> Iterator[Role]:
     return (role for role in roles() if role.rules)
 
 
-def _words(section: object) -> frozenset[str]:
+def _text_keys(section: object) -> frozenset[str]:
     return frozenset(word for word in section if isinstance(word, str)) if isinstance(section, list) else frozenset()
 
 
@@ -115,9 +115,9 @@ class _Kind(Generic[Entry]):
     def sound(self, section: object, context: Mapping[str, Any]) -> Iterator[tuple[str, Entry | None]]:
         """Yield each host of `section` by name; None if a key that the rules need is invalid."""
         for name, entry in section.items() if isinstance(section, dict) else ():
-            yield name, self._one(entry, dict(context))
+            yield name, self._read_entry(entry, dict(context))
 
-    def _one(self, entry: object, context: dict[str, Any]) -> Entry | None:
+    def _read_entry(self, entry: object, context: dict[str, Any]) -> Entry | None:
         try:
             return self.model.model_validate(entry, context=context)
         except ValidationError as error:

@@ -212,7 +212,7 @@ def rack_model() -> type[Rack]:
     if taken := [key for key in sections if hasattr(Rack, key) or key in Rack.model_fields]:
         raise TypeError(f"{', '.join(taken)}: a role with options cannot be called like a part of every rack")
     choice: Any = Literal[tuple(role.key for role in roles() if role.can_be_left)]
-    leave = Annotated[tuple[choice, ...], AfterValidator(_once)]
+    leave = Annotated[tuple[choice, ...], AfterValidator(_refuse_duplicates)]
     # Two steps, so that a message that lists the keys has them in the order in which a rack file is written.
     middle = create_model("RackSections", __base__=RackMachines, __module__=__name__, **sections)
     limited: Any = (leave, Field(default=(), examples=["[memory, docker]"]))
@@ -227,7 +227,7 @@ def _section(model: type[Section], *, opt_in: bool) -> tuple[Any, Any]:
     return (Annotated[model | None, NotEmpty], None) if opt_in else (model, model())
 
 
-def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+def _refuse_duplicates(names: tuple[str, ...]) -> tuple[str, ...]:
     for place, name in enumerate(names):
         if name in names[:place]:
             raise invalid(f"lists {name} twice", "list every role once")

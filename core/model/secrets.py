@@ -68,7 +68,7 @@ class SecretRef(BaseModel):
         elif self.file is not None:
             text = _decoded(_read_private(self.file, str(self)), str(self))
         else:
-            text = _decoded(_output(self.command or (), str(self)), str(self))
+            text = _decoded(_command_output(self.command or (), str(self)), str(self))
         text = text.removesuffix("\n").removesuffix("\r")
         if not text:
             raise SecretError(f"{self} holds nothing; put the password there")
@@ -104,7 +104,7 @@ def _read_private(path: Path, reference: str) -> bytes:
         raise SecretError(f"{reference} cannot be read: {error.strerror}; check the path") from None
 
 
-def _output(command: tuple[str, ...], reference: str) -> bytes:
+def _command_output(command: tuple[str, ...], reference: str) -> bytes:
     """Return the output of `command`; its error output is dropped because it may quote the secret."""
     quiet = subprocess.DEVNULL
     try:

@@ -48,8 +48,8 @@ def select(rack: Rack, limit: Iterable[str] = (), exclude: Iterable[str] = (), o
     host, for an unmanaged role, and when no host is left.
     """
     known = (*rack.nodes, *rack.switches)
-    wanted = _named(rack, limit, "--limit") or set(known)
-    left = tuple(name for name in known if name in wanted - _named(rack, exclude, "--exclude"))
+    wanted = _matching_names(rack, limit, "--limit") or set(known)
+    left = tuple(name for name in known if name in wanted - _matching_names(rack, exclude, "--exclude"))
     if not left:
         raise SelectionError("--limit and --exclude leave no machine")
     asked = frozenset(only)
@@ -85,11 +85,11 @@ def select_named(rack: Rack, patterns: Iterable[str], option: str) -> tuple[str,
 
     `option`: as in `select_nodes`. Raises SelectionError for a pattern that matches no host.
     """
-    found = _named(rack, patterns, option)
+    found = _matching_names(rack, patterns, option)
     return tuple(name for name in (*rack.nodes, *rack.switches) if name in found)
 
 
-def _named(rack: Rack, patterns: Iterable[str], option: str) -> set[str]:
+def _matching_names(rack: Rack, patterns: Iterable[str], option: str) -> set[str]:
     found = set[str]()
     for pattern in patterns:
         matches = _matches(rack, pattern)

@@ -104,7 +104,7 @@ def _known_model(text: str) -> str:
 KnownModel = Annotated[Model, AfterValidator(_known_model)]
 
 
-def _cage(name: str) -> str:
+def _check_cage_name(name: str) -> str:
     model = _MODEL.get()
     if model is not None and name not in model.cages:
         cage = name.rpartition("-")[0]
@@ -114,7 +114,7 @@ def _cage(name: str) -> str:
     return name
 
 
-CageName = Annotated[StrictStr, AfterValidator(_cage)]
+CageName = Annotated[StrictStr, AfterValidator(_check_cage_name)]
 
 
 class CageSpec(Section):

@@ -18,11 +18,17 @@ _PUBLIC = "public"
 
 def check(switch: Switch) -> Iterator[RuleViolation]:
     """Yield every broken rule of one switch."""
-    for problem in chain(_mtus(switch), _fec(switch), _lists(switch), _reader(switch, switch.reader), _snmp(switch)):
+    for problem in chain(
+        _mtu_violations(switch),
+        _fec_violations(switch),
+        _list_violations(switch),
+        _reader_violations(switch, switch.reader),
+        _snmp_violations(switch),
+    ):
         yield RuleViolation(("switches", switch.name, *problem.path), problem.what, problem.right)
 
 
-def _mtus(switch: Switch) -> Iterator[RuleViolation]:
+def _mtu_violations(switch: Switch) -> Iterator[RuleViolation]:
     largest = switch.hardware.max_l2mtu
     if switch.l2mtu > largest:
         yield RuleViolation(
@@ -36,7 +42,7 @@ def _mtus(switch: Switch) -> Iterator[RuleViolation]:
         )
 
 
-def _fec(switch: Switch) -> Iterator[RuleViolation]:
+def _fec_violations(switch: Switch) -> Iterator[RuleViolation]:
     for cage in switch.cages.values():
         split = switch.hardware.cages[cage.name].breakouts[cage.split]
         allowed = allowed_fec(split)
@@ -49,7 +55,7 @@ def _fec(switch: Switch) -> Iterator[RuleViolation]:
             )
 
 
-def _lists(switch: Switch) -> Iterator[RuleViolation]:
+def _list_violations(switch: Switch) -> Iterator[RuleViolation]:
     lists = {"management": switch.management, "ntp": switch.ntp, "dns": switch.dns, "purge": switch.purge}
     for key, entries in lists.items():
         for place, entry in enumerate(entries or ()):
@@ -57,7 +63,7 @@ def _lists(switch: Switch) -> Iterator[RuleViolation]:
                 yield RuleViolation((key, place), f"{entry} is listed twice", "list every entry once")
 
 
-def _reader(switch: Switch, reader: Reader | None) -> Iterator[RuleViolation]:
+def _reader_violations(switch: Switch, reader: Reader | None) -> Iterator[RuleViolation]:
     if reader is None:
         return
     if switch.tls is False:
@@ -81,7 +87,7 @@ def _reader(switch: Switch, reader: Reader | None) -> Iterator[RuleViolation]:
         )
 
 
-def _snmp(switch: Switch) -> Iterator[RuleViolation]:
+def _snmp_violations(switch: Switch) -> Iterator[RuleViolation]:
     if switch.snmp and switch.snmp.user == _PUBLIC:
         yield RuleViolation(
             ("snmp", "user"),

@@ -18,13 +18,13 @@ _NOWHERE = {"localtime", "posixrules", "Factory"}
 
 
 @cache
-def _known() -> dict[str, str]:
+def _known_zones() -> dict[str, str]:
     """Every zone of this machine by its name in lower case; none on a machine without the database."""
     return {name.lower(): name for name in sorted(available_timezones() - _NOWHERE)}
 
 
 def _time_zone(text: str) -> str:
-    known = _known()
+    known = _known_zones()
     if not _SHAPE.fullmatch(text):
         raise invalid("{value} is not the name of a time zone", "write one like Europe/Berlin")
     if known.get(text.lower()) == text or not known:

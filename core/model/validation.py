@@ -22,24 +22,24 @@ _BRIDGE = IPv4Network("172.17.0.0/16")
 
 def check(partial: PartialRack) -> Iterator[RuleViolation]:
     """Yield every broken rule of the partial."""
-    yield from _names(partial)
-    yield from _user(partial)
+    yield from _name_violations(partial)
+    yield from _user_violations(partial)
     yield from _addresses(partial)
-    yield from _own(partial)
-    yield from _mtus(partial)
-    yield from _images(partial)
+    yield from _loopback_violations(partial)
+    yield from _mtu_violations(partial)
+    yield from _image_violations(partial)
     cabling, problems = cable_resolver.resolve_cables(partial.nodes, partial.switches, partial.unread)
     yield from problems
     for switch in partial.switches.values():
         yield from switch_validation.check(switch)
     if partial.fabric:
         yield from _networks(partial, partial.fabric)
-        yield from _hosts(partial, partial.fabric)
-        yield from _vlans(partial, partial.fabric)
+        yield from _host_violations(partial, partial.fabric)
+        yield from _vlan_violations(partial, partial.fabric)
     if partial.complete and not problems:
-        yield from _cabled(partial, cabling)
+        yield from _uncabled_violations(partial, cabling)
         if partial.fabric:
-            yield from _fabric(partial, partial.fabric, cabling)
+            yield from _fabric_violations(partial, partial.fabric, cabling)
     for role in roles():
         if role.rules and role.key in partial.options:
             if role.rules_need_sound_file and (problems or not partial.complete):
@@ -47,7 +47,7 @@ def check(partial: PartialRack) -> Iterator[RuleViolation]:
             yield from role.rules(partial, partial.options[role.key], cabling)
 
 
-def _names(partial: PartialRack) -> Iterator[RuleViolation]:
+def _name_violations(partial: PartialRack) -> Iterator[RuleViolation]:
     seen: dict[str, tuple[str, str]] = {}
     if partial.complete and not partial.nodes:
         yield RuleViolation(("nodes",), "holds no node", "write at least one, like spark1: {address: 10.77.0.11, ...}")
@@ -64,7 +64,7 @@ def _names(partial: PartialRack) -> Iterator[RuleViolation]:
             yield RuleViolation((section, name), what, "give each machine a name of its own")
 
 
-def _user(partial: PartialRack) -> Iterator[RuleViolation]:
+def _user_violations(partial: PartialRack) -> Iterator[RuleViolation]:
     if partial.access and partial.access.user == "root" and partial.access.hardening and "access" not in partial.leave:
         yield RuleViolation(
             ("access", "user"),
@@ -95,7 +95,7 @@ def _addresses(partial: PartialRack) -> Iterator[RuleViolation]:
         seen.setdefault(address, name)
 
 
-def _own(partial: PartialRack) -> Iterator[RuleViolation]:
+def _loopback_violations(partial: PartialRack) -> Iterator[RuleViolation]:
     """A loopback address reaches a machine through a tunnel, at a port that is not its own."""
     addresses = (
         [(("nodes", name, "address"), node.address) for name, node in partial.nodes.items()] if partial.access else []
@@ -112,7 +112,7 @@ def _own(partial: PartialRack) -> Iterator[RuleViolation]:
 
 
 # claim: switch.forwarding.l2mtu
-def _mtus(partial: PartialRack) -> Iterator[RuleViolation]:
+def _mtu_violations(partial: PartialRack) -> Iterator[RuleViolation]:
     """What the switch chip forwards is limited by l2mtu. The mtu is that of packets of the switch itself."""
     valid = [switch for switch in partial.switches.values() if switch.mtu <= switch.l2mtu]
     lowest = min(valid, key=lambda switch: switch.l2mtu, default=None)
@@ -124,7 +124,7 @@ def _mtus(partial: PartialRack) -> Iterator[RuleViolation]:
         )
 
 
-def _vlans(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
+def _vlan_violations(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
     vlans = fabric.vlans
     if vlans is None:
         return
@@ -151,7 +151,7 @@ def _vlans(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
             )
 
 
-def _images(partial: PartialRack) -> Iterator[RuleViolation]:
+def _image_violations(partial: PartialRack) -> Iterator[RuleViolation]:
     seen: dict[str, str] = {}
     for place, name in enumerate(partial.images):
         local = image_names.image_name(name).local
@@ -211,7 +211,7 @@ def _in_fabric(path: Path, switch: Switch, subnet: IPv4Network) -> Iterator[Rule
         yield RuleViolation((*path, *key), what, "write one of the management network")
 
 
-def _hosts(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
+def _host_violations(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
     """Nodes with a number of their own in the fabric's subnets."""
     taken: dict[int, str] = {}
     for name, number in addressing.hosts(partial.nodes).items() if partial.complete else ():
@@ -234,7 +234,7 @@ def _hosts(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
         taken.setdefault(number, name)
 
 
-def _cabled(partial: PartialRack, cabling: Cabling) -> Iterator[RuleViolation]:
+def _uncabled_violations(partial: PartialRack, cabling: Cabling) -> Iterator[RuleViolation]:
     if len(partial.nodes) < 2:
         return
     for name in partial.nodes:
@@ -246,7 +246,7 @@ def _cabled(partial: PartialRack, cabling: Cabling) -> Iterator[RuleViolation]:
             )
 
 
-def _fabric(partial: PartialRack, fabric: Fabric, cabling: Cabling) -> Iterator[RuleViolation]:
+def _fabric_violations(partial: PartialRack, fabric: Fabric, cabling: Cabling) -> Iterator[RuleViolation]:
     if any(isinstance(cable.b, Leg) for cable in cabling.cables):
         yield from _switched(partial, fabric, cabling)
     elif fabric.vlans is not None:

@@ -36,42 +36,42 @@ def written_secret(name: str, value: object, *, variable: bool = False) -> str |
         value: as JSON has it, or JSON as text.
         variable: whether it is a variable of the environment, where `*_TOKEN` is always a secret.
     """
-    named = _names_secret(name) or (variable and _words(name)[-1:] == ["token"])
-    return next(_places(named, value), None)
+    named = _names_secret(name) or (variable and _name_words(name)[-1:] == ["token"])
+    return next(_secret_places(named, value), None)
 
 
-def _places(named: bool, value: object) -> Iterator[str]:
+def _secret_places(named: bool, value: object) -> Iterator[str]:
     if isinstance(value, str):
         if named and value:
             yield ""
-        elif isinstance(inner := _parsed(value), dict | list):
-            yield from _places(False, inner)
+        elif isinstance(inner := _parse_json(value), dict | list):
+            yield from _secret_places(False, inner)
         elif has_form_of_secret(value):
             yield ""
     elif isinstance(value, Mapping):
         for key, inner in value.items():
-            for place in _places(_names_secret(str(key)), inner):
+            for place in _secret_places(_names_secret(str(key)), inner):
                 yield f"{key}.{place}".removesuffix(".")
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _places(named, inner)
+            yield from _secret_places(named, inner)
     elif named and isinstance(value, int | float) and not isinstance(value, bool):
         yield ""
 
 
-def _parsed(text: str) -> object:
+def _parse_json(text: str) -> object:
     try:
         return json.loads(text) if text.lstrip()[:1] in ("{", "[") else None
     except (ValueError, RecursionError):
         return None
 
 
-def _words(name: str) -> list[str]:
+def _name_words(name: str) -> list[str]:
     return [word.lower() for word in _WORDS.findall(name)]
 
 
 def _names_secret(name: str) -> bool:
-    words = _words(name)
+    words = _name_words(name)
     if not words or words[-1] in _REFERENCES:
         return False
     pairs = set(pairwise(words))

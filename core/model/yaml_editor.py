@@ -52,42 +52,44 @@ class FileSnapshot:
             if now != self.data:
                 self._meanwhile(now)
             if changed != now:
-                self._write(target, changed)
+                self._write_file(target, changed)
         return FileSnapshot(self.path, changed)
 
     def _changed(self, place: Place, value: str) -> bytes:
         text = self.data.decode()
-        node = self._find(text, place)
+        node = self._find_scalar(text, place)
         start, end = node.start_mark.index, node.end_mark.index
         new = text[:start] + _spelled(node, value) + text[end:]
         # Checked against a second reading: nothing else may mean anything else now.
         before, after = yaml_reader.parse(text), yaml_reader.parse(new)
-        _set(before.data, place, value)
+        _set_value(before.data, place, value)
         if after.problems or after.data != before.data:
-            raise self._fault(node.start_mark.line + 1, place, "cannot be set without touching more", "set it by hand")
+            raise self._edit_error(
+                node.start_mark.line + 1, place, "cannot be set without touching more", "set it by hand"
+            )
         return new.encode()
 
-    def _find(self, text: str, place: Place) -> ScalarNode:
+    def _find_scalar(self, text: str, place: Place) -> ScalarNode:
         try:
             node = YAML(typ="base", pure=True).compose(text)
         except YAMLError:
-            raise self._fault(None, (), "is not sound YAML", "see the output of sparkrack check") from None
+            raise self._edit_error(None, (), "is not sound YAML", "see the output of sparkrack check") from None
         line = 1
         for depth, key in enumerate(place):
-            below = _below(node, key)
+            below = _child_node(node, key)
             if below is None:
-                raise self._fault(line, place[: depth + 1], "is not in the file", "write it there with any value")
+                raise self._edit_error(line, place[: depth + 1], "is not in the file", "write it there with any value")
             node, line = below, below.start_mark.line + 1
         if not isinstance(node, ScalarNode) or "\n" in text[node.start_mark.index : node.end_mark.index]:
-            raise self._fault(line, place, "is not a value on one line", "write it as one word")
+            raise self._edit_error(line, place, "is not a value on one line", "write it as one word")
         return node
 
     def _meanwhile(self, now: bytes) -> None:
         pairs = zip_longest(self.data.splitlines(keepends=True), now.splitlines(keepends=True))
         line = next(number for number, (old, new) in enumerate(pairs, start=1) if old != new)
-        raise self._fault(line, (), "was changed by another program during this run", _AGAIN)
+        raise self._edit_error(line, (), "was changed by another program during this run", _AGAIN)
 
-    def _write(self, target: Path, data: bytes) -> None:
+    def _write_file(self, target: Path, data: bytes) -> None:
         was = target.stat()
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
         try:
@@ -108,7 +110,7 @@ class FileSnapshot:
         finally:
             os.close(folder)
 
-    def _fault(self, line: int | None, place: Place, what: str, right: str) -> ConfigError:
+    def _edit_error(self, line: int | None, place: Place, what: str, right: str) -> ConfigError:
         return ConfigError([ConfigProblem(str(self.path), line, format_path(place), what, right)])
 
 
@@ -135,16 +137,16 @@ def _readable(path: Path) -> Iterator[None]:
         raise ConfigError([ConfigProblem(str(path), None, "", what, "check the file and its folder")]) from None
 
 
-def _below(node: Node, key: object) -> Node | None:
+def _child_node(node: Node, key: object) -> Node | None:
     if isinstance(node, MappingNode):
-        return next((value for name, value in node.value if _key(name) == key), None)
+        return next((value for name, value in node.value if _key_value(name) == key), None)
     if isinstance(node, SequenceNode) and isinstance(key, int):
         entries: list[Node] = node.value
         return entries[key] if 0 <= key < len(entries) else None
     return None
 
 
-def _key(node: Node) -> Any:
+def _key_value(node: Node) -> Any:
     """A key as a reading of the file has it: a bare 1 is a number."""
     return yaml_reader.plain(node.value) if isinstance(node, ScalarNode) and node.style is None else node.value
 
@@ -159,7 +161,7 @@ def _spelled(node: ScalarNode, value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _set(data: Any, place: Place, value: str) -> None:
+def _set_value(data: Any, place: Place, value: str) -> None:
     for key in place[:-1]:
         data = data[key]
     data[place[-1]] = value

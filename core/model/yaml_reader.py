@@ -172,13 +172,13 @@ class _Reader:
     def take(self, event: Event) -> bool:
         """Take one event in; False when reading cannot go on."""
         if isinstance(event, ScalarEvent):
-            return self._scalar(event)
+            return self._read_scalar(event)
         if isinstance(event, MappingStartEvent | SequenceStartEvent):
-            return self._begin(event)
+            return self._begin_collection(event)
         if isinstance(event, CollectionEndEvent):
             self.open.pop()
         elif isinstance(event, AliasEvent):
-            return self._alias(event)
+            return self._read_alias(event)
         elif isinstance(event, DocumentStartEvent):
             line = event.start_mark.line + 1
             if self.begun:
@@ -188,7 +188,7 @@ class _Reader:
             self.begun = True
         return True
 
-    def _place(self, line: int) -> Path | None:
+    def _next_path(self, line: int) -> Path | None:
         """The path of the value that comes next; None when it comes where a key should be."""
         if not self.open:
             return ()
@@ -200,7 +200,7 @@ class _Reader:
             return None
         return (*top.path, top.key)
 
-    def _put(self, value: Any, path: Path, line: int) -> None:
+    def _put_value(self, value: Any, path: Path, line: int) -> None:
         if not self.open:
             self.document.data = value
         else:
@@ -214,7 +214,7 @@ class _Reader:
         # a key has set its own line already; an entry of a list or the whole file has none before its value
         self.document.lines.setdefault(path, line)
 
-    def _scalar(self, event: ScalarEvent) -> bool:
+    def _read_scalar(self, event: ScalarEvent) -> bool:
         line = event.start_mark.line + 1
         bare = event.style is None
         if event.style in ("'", '"') and event.end_mark.line >= line:
@@ -225,18 +225,18 @@ class _Reader:
         top = self.open[-1] if self.open else None
         if top and isinstance(top.value, dict) and top.key is _NO_KEY:
             self._decorated(event, top.path, line)
-            self._key(top, value, event.value, line)
+            self._read_key(top, value, event.value, line)
             return True
-        path = self._place(line)
+        path = self._next_path(line)
         if path is None:
             return False
         self._decorated(event, path, line)
         if bare:
             self.document.spelling[path] = event.value
-        self._put(value, path, line)
+        self._put_value(value, path, line)
         return True
 
-    def _key(self, top: _Open, key: Any, spelled: str, line: int) -> None:
+    def _read_key(self, top: _Open, key: Any, spelled: str, line: int) -> None:
         # Of keys that are not text only numbers have a meaning, those of ports, and each in one spelling.
         if not isinstance(key, str) and (type(key) is not int or str(key) != spelled):
             top.key = _Dropped(spelled)
@@ -254,26 +254,26 @@ class _Reader:
             self.document.lines[path] = line
             top.key = key
 
-    def _begin(self, event: MappingStartEvent | SequenceStartEvent) -> bool:
+    def _begin_collection(self, event: MappingStartEvent | SequenceStartEvent) -> bool:
         line = event.start_mark.line + 1
-        path = self._place(line)
+        path = self._next_path(line)
         if path is None:
             return False
         if len(self.open) >= _DEEPEST:
             return self.stop(line, path[:2], "is nested too deep", "no section of a rack is")
         self._decorated(event, path, line)
         value: dict[Any, Any] | list[Any] = {} if isinstance(event, MappingStartEvent) else []
-        self._put(value, path, line)
+        self._put_value(value, path, line)
         self.open.append(_Open(value, path))
         return True
 
-    def _alias(self, event: AliasEvent) -> bool:
+    def _read_alias(self, event: AliasEvent) -> bool:
         line = event.start_mark.line + 1
-        path = self._place(line)
+        path = self._next_path(line)
         if path is None:
             return False
         self.note(line, path, "is an alias (*), which a rack file does not know", "write the value itself")
-        self._put(None, path, line)
+        self._put_value(None, path, line)
         return True
 
     def _decorated(self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, path: Path, line: int) -> None:

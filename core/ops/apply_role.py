@@ -22,7 +22,7 @@ def is_plain_pyinfra() -> bool:
 def runs(key: str) -> bool:
     """Whether this run evaluates a role on this host: the host is a machine of the role's kind, the rack file does not
     leave the role alone, and --only, where it is given, names it. Raises KeyError for an unknown role."""
-    data, role, selected = _host().data, role_named(key), _selected()
+    data, role, selected = _current_host().data, role_named(key), _selected()
     if selected is None:
         selected = run_roles(data.rack)
     return key in selected and data.get(role.machine) is not None
@@ -33,7 +33,7 @@ def apply_role(key: str) -> None:
     _import_roles()
     if not runs(key):
         return
-    role, data = role_named(key), _host().data
+    role, data = role_named(key), _current_host().data
     role.module("apply").apply(rack=data.rack, **{role.machine: data.get(role.machine)})
 
 
@@ -46,10 +46,10 @@ def _import_roles() -> None:
 
 def _selected() -> frozenset[str] | None:
     """The roles that a verb of `sparkrack` has selected for this host. What --data of pyinfra sets is a text."""
-    selected = _host().data.get(RUN_ROLES)
+    selected = _current_host().data.get(RUN_ROLES)
     return selected if isinstance(selected, frozenset) else None
 
 
-def _host() -> Host:
+def _current_host() -> Host:
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     return host

@@ -52,7 +52,7 @@ class Routes:
         return {name: place for place, name in enumerate(self.rack.nodes)}
 
     @cached_property
-    def _fabric(self) -> dict[tuple[str, str], list[Route]]:
+    def _fabric_routes(self) -> dict[tuple[str, str], list[Route]]:
         found: dict[tuple[str, str], list[Route]] = {}
         for here, there in reachable(self.rack):
             pair = (here.half.node, there.half.node)
@@ -61,7 +61,7 @@ class Routes:
 
     def fabric(self, taker: str, source: str) -> list[Route]:
         """The routes over the fabric: none when the two share no subnet."""
-        return self._fabric.get((taker, source), [])
+        return self._fabric_routes.get((taker, source), [])
 
     def management(self, taker: str, source: str) -> Route:
         """The management route, which always exists."""

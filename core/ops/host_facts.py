@@ -87,7 +87,7 @@ def read(host: Host, role: str) -> HostReading:
             cache = _hosts[host] = _Cache(host.state.is_executing)
         if role not in cache.readings and not cache.fault:
             to_run = {role: _registered[role]} if cache.changed else _registered
-            reading, cache.fault = _ask(
+            reading, cache.fault = _ask_node(
                 host, [_without(one, cache.constant) for one in to_run.values()], cache.constant
             )
         # Raised here, without its cause: a connection that an error's traceback refers to is not closed.
@@ -103,13 +103,13 @@ def read(host: Host, role: str) -> HostReading:
 def read_again(host: Host, role: str) -> HostReading:
     """Return the facts of a role on a node as they are now, with one command; what is cached stays as it is. Raises
     UnknownError when a fact is unknown."""
-    reading, fault = _ask(host, [_registered[role]], {})
+    reading, fault = _ask_node(host, [_registered[role]], {})
     if fault:
         raise UnknownError(fault)
     return reading
 
 
-def _ask(host: Host, probes: list[Probe], constant: Mapping[str, bytes | None]) -> tuple[HostReading, str]:
+def _ask_node(host: Host, probes: list[Probe], constant: Mapping[str, bytes | None]) -> tuple[HostReading, str]:
     """Return the reading of a node, and why it is not sufficient, if it is not."""
     requested_at = time.time()
     try:
@@ -124,7 +124,7 @@ def _ask(host: Host, probes: list[Probe], constant: Mapping[str, bytes | None]) 
         # The last lines: the greeting of a login shell comes first.
         return _NOTHING, f"state of the node: {'; '.join(stderr_lines[-3:]) or 'the probe failed'}"
     reading = parse(probes, output)
-    # Whichever role needs it: half a node that is known is no ground to start changing it.
+    # Whichever role needs it: half a node that is known is not a reason to start changing it.
     faults = [f"{key}: {why}" for key, why in reading.unknown.items()]
     more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
     return HostReading({**constant, **reading.found}, {}, requested_at, time.time()), "; ".join(faults[:3]) + more

@@ -138,24 +138,24 @@ class _OutputReader:
 
     def read_until_exit(self) -> tuple[int, CommandOutput]:
         """The exit code and the lines, when both streams have ended."""
-        other = gevent.spawn(self._read, "stderr", self._channel.recv_stderr)
+        other = gevent.spawn(self._read_stream, "stderr", self._channel.recv_stderr)
         try:
-            self._read("stdout", self._channel.recv)
+            self._read_stream("stdout", self._channel.recv)
             other.join()
         finally:
             other.kill()
         if self._left < 0:
             raise TooMuchOutputError(f"its output exceeds {MAX_OUTPUT_BYTES >> 20} MiB")
-        return self._channel.recv_exit_status(), CommandOutput(self._answer())
+        return self._channel.recv_exit_status(), CommandOutput(self._collected_lines())
 
-    def _answer(self) -> list[OutputLine]:
+    def _collected_lines(self) -> list[OutputLine]:
         for place, line in enumerate(self._lines):
             if line.buffer_name == "stdout" and line.line.endswith(self._start_marker):
                 before = [one for one in self._lines[:place] if one.buffer_name != "stdout"]
                 return before + self._lines[place + 1 :]
         return self._lines
 
-    def _read(self, name: str, receive: Callable[[int], bytes]) -> None:
+    def _read_stream(self, name: str, receive: Callable[[int], bytes]) -> None:
         rest = b""
         while part := receive(1 << 15):
             self._left -= len(part)
@@ -164,11 +164,11 @@ class _OutputReader:
                 return
             *lines, rest = (rest + part).split(b"\n")
             for line in lines:
-                self._add(name, line)
+                self._add_line(name, line)
         if rest:
-            self._add(name, rest)
+            self._add_line(name, rest)
 
-    def _add(self, name: str, line: bytes) -> None:
+    def _add_line(self, name: str, line: bytes) -> None:
         text = line.decode(errors="replace")
         self._lines.append(OutputLine(name, text))
         if self._print_prefix is not None and not text.endswith(self._start_marker):

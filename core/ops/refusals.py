@@ -29,17 +29,17 @@ def refuse(host: Host, *reasons: str, untouched: str = "") -> PyinfraCommand:
 
     untouched: what the refusal left as it was, appended to each reason.
     """
-    return _stop(host, EventKind.REFUSED, reasons, untouched)
+    return _stop_host(host, EventKind.REFUSED, reasons, untouched)
 
 
 def fail_unknown(host: Host, *reasons: object, untouched: str = "nothing was changed") -> PyinfraCommand:
     """The same, because something could not be read."""
-    return _stop(host, EventKind.UNKNOWN, tuple(map(str, reasons)), untouched)
+    return _stop_host(host, EventKind.UNKNOWN, tuple(map(str, reasons)), untouched)
 
 
 def is_refusal(command: PyinfraCommand) -> bool:
     """Return whether a command is the one that a refused operation yields instead of its changes."""
-    return isinstance(command, FunctionCommand) and command.function is _fail
+    return isinstance(command, FunctionCommand) and command.function is _fail_operation
 
 
 def refused_in_preview(host: Host) -> bool:
@@ -47,7 +47,7 @@ def refused_in_preview(host: Host) -> bool:
     return host.state.is_executing and host in host.state.failed_hosts
 
 
-def _stop(host: Host, kind: EventKind, reasons: tuple[str, ...], untouched: str) -> PyinfraCommand:
+def _stop_host(host: Host, kind: EventKind, reasons: tuple[str, ...], untouched: str) -> PyinfraCommand:
     printed = _printed.setdefault(host, set())
     for reason in reasons:
         reported = (host.state.is_executing, reason)
@@ -57,8 +57,8 @@ def _stop(host: Host, kind: EventKind, reasons: tuple[str, ...], untouched: str)
                 host.log_styled(printable(event.labelled), fg="red", log_func=logger.error)
     if not host.state.is_executing:
         host.state.failed_hosts.add(host)
-    return FunctionCommand(_fail, (), {})
+    return FunctionCommand(_fail_operation, (), {})
 
 
-def _fail(state: State, host: Host) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
+def _fail_operation(state: State, host: Host) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
     return False

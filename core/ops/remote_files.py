@@ -54,11 +54,11 @@ def put_files(files: Iterable[ManagedFile]) -> list[StringCommand]:
 
 def move_aside(paths: Iterable[str]) -> StringCommand:
     """Return the command that moves files of others to the backups."""
-    moves = [f"mv -fT {quote(path, f'{BACKUPS}/{_flat(path)}')}" for path in paths]
+    moves = [f"mv -fT {quote(path, f'{BACKUPS}/{_flat_name(path)}')}" for path in paths]
     return sudo_script(f"install -d -m 700 {BACKUPS}; {'; '.join(moves)}")
 
 
-def _flat(path: str) -> str:
+def _flat_name(path: str) -> str:
     return path.strip("/").replace("/", "-")
 
 

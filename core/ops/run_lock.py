@@ -99,7 +99,7 @@ class Holder:
     def dead(self) -> bool:
         """Return whether the run was on this machine and its process is gone. False if unknown."""
         here, _, process = self.process.rpartition(" ")[0].rpartition(" ")
-        if not here or here != _here():
+        if not here or here != _boot_and_process():
             return False
         pid = int(process)
         if born(pid) is not None:
@@ -123,7 +123,7 @@ def born(pid: int) -> str | None:
     return None if state in ("Z", "X") else more[18]
 
 
-def _here() -> str:
+def _boot_and_process() -> str:
     """Return an identifier of this boot of this machine and of the process namespace; empty outside Linux."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -133,7 +133,7 @@ def _here() -> str:
 
 
 def _process() -> str:
-    here, start = _here(), born(os.getpid())
+    here, start = _boot_and_process(), born(os.getpid())
     return f"{here} {os.getpid()} {start}" if here and start else ""
 
 
@@ -151,11 +151,11 @@ def new_holder(what: str) -> Holder:
     except (OSError, KeyError, ImportError):  # a user without a name, as in a container
         user = str(os.getuid())
     run = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-    who = _short(f"{user}@{socket.gethostname()}")
-    return Holder(run, who, now.isoformat(timespec="seconds"), _short(what), _process(), BEAT)
+    who = _shorten(f"{user}@{socket.gethostname()}")
+    return Holder(run, who, now.isoformat(timespec="seconds"), _shorten(what), _process(), BEAT)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     text = printable_line(text)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
@@ -165,7 +165,7 @@ def holder(text: str) -> Holder:
     try:
         values = json.loads(text)
         if isinstance(values, Mapping) and _ID.fullmatch(values["id"]):
-            words = {key: _short(values[key]) for key in ("id", "who", "since", "what")}
+            words = {key: _shorten(values[key]) for key in ("id", "who", "since", "what")}
             process, beat = values.get("process", ""), values.get("beat", 0)
             known = isinstance(process, str) and _PROCESS.fullmatch(process)
             return Holder(**words, process=process if known else "", beat=beat if beat == BEAT else 0)
@@ -233,7 +233,7 @@ def renew(found: bytes) -> str:
     """The script that renews the lock if its content is `found`. Ends with HELD if it is another, with GONE if there is
     none."""
     touch = f'{_UPTIME}; touch -cd "@$up" {PATH}'
-    return f"{_THERE} || exit {GONE}; if {_is(found)}; then {touch}; else {_TELL}; exit {HELD}; fi"
+    return f"{_THERE} || exit {GONE}; if {_lock_is_unchanged(found)}; then {touch}; else {_TELL}; exit {HELD}; fi"
 
 
 def release(found: bytes, after: int | None = None) -> str:
@@ -245,11 +245,11 @@ def release(found: bytes, after: int | None = None) -> str:
     late = "" if after is None else f' && {{ {_SINCE}; [ "$age" -gt {after} ]; }}'
     return (
         f"{_THERE} || exit {GONE}; exec 9< {FOLDER}; flock -w 10 9 || exit 1; {_THERE} || exit {GONE}; "
-        f"if {_is(found)}{late}; then rm -f {PATH}; else {_TELL}; exit {HELD}; fi"
+        f"if {_lock_is_unchanged(found)}{late}; then rm -f {PATH}; else {_TELL}; exit {HELD}; fi"
     )
 
 
-def _is(found: bytes) -> str:
+def _lock_is_unchanged(found: bytes) -> str:
     digest = hashlib.sha256(found[:_SIZE]).hexdigest()
     return f'[ "$({_SHOW} | sha256sum)" = "{digest}  -" ]'
 

@@ -98,7 +98,7 @@ def ssh_data(rack: Rack, node: str) -> dict[str, Any]:
 
     guard()
     access = rack.access
-    missing = [f"access.{name}: {path} is not there" for name, path in _files(rack).items() if not path.is_file()]
+    missing = [f"access.{name}: {path} is not there" for name, path in _ssh_files(rack).items() if not path.is_file()]
     return {
         "ssh_hostname": str(rack.nodes[node].address),
         "ssh_port": access.port,
@@ -115,5 +115,5 @@ def ssh_data(rack: Rack, node: str) -> dict[str, Any]:
     }
 
 
-def _files(rack: Rack) -> dict[str, Path]:
+def _ssh_files(rack: Rack) -> dict[str, Path]:
     return {"key": rack.access.key, "known_hosts": rack.access.known_hosts}

@@ -51,11 +51,11 @@ def guard() -> None:
 
     ssh.make_unix_command_for_host = make_without_password  # type: ignore[attr-defined]
     output.set_echo(echo_cleaned)
-    logger.addFilter(_clean)
+    logger.addFilter(_clean_record)
     # paramiko logs a server's words raw, with a traceback; pyinfra itself reports why a host was not reached.
     handlers = logging.getLogger().handlers
     for handler in handlers:
-        handler.addFilter(_clean)
+        handler.addFilter(_clean_record)
     if not handlers:
         logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
@@ -66,7 +66,7 @@ def cleaned(text: str) -> str:
     return "".join(part if number % 2 else printable(part) for number, part in enumerate(_STYLE.split(counted)))
 
 
-def _clean(record: logging.LogRecord) -> bool:
+def _clean_record(record: logging.LogRecord) -> bool:
     if isinstance(record.msg, str):
         record.msg, record.args = cleaned(record.getMessage()), ()
     return True

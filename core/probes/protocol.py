@@ -115,7 +115,7 @@ class Answers:
     @property
     def reading(self) -> Reading:
         """The answers as facts: a command that failed is unknown."""
-        failed = {name: _failed(answer.code) for name, answer in self.commands.items() if answer.code}
+        failed = {name: _exit_text(answer.code) for name, answer in self.commands.items() if answer.code}
         found = {name: answer.output for name, answer in self.commands.items() if not answer.code}
         return Reading({**self.files, **found}, {**self.unknown, **failed})
 
@@ -134,14 +134,14 @@ def parse(output: str | Sequence[str], commands: Iterable[str], files: Iterable[
     """Parse the output of a script that asked these questions: a text, or its lines. Raises InvalidAnswerError when it
     is incomplete or too long: then no part of it is known.
     """
-    lines = _lines(output)
+    lines = _complete_lines(output)
     reported = {words[0]: words[1:] for words in (line.split(" ") for line in lines) if len(words) > 1}
     found: dict[str, Answer] = {}
     contents: dict[str, bytes | None] = {}
     unknown: dict[str, str] = {}
     for path in files:
         try:
-            contents[path] = _file(reported.get(path))
+            contents[path] = _decode_file(reported.get(path))
         except UnknownError as error:
             unknown[path] = str(error)
     for name in commands:
@@ -156,14 +156,14 @@ def parse_commands(output: str) -> Mapping[str, Answer]:
     """Parse the output of a script that asked only commands: the answer of each by its name, whatever its exit status;
     a missing or garbled one is left out. Raises InvalidAnswerError, also when no answer is left.
     """
-    names = dict.fromkeys(line.partition(" ")[0] for line in _lines(output) if " " in line)
+    names = dict.fromkeys(line.partition(" ")[0] for line in _complete_lines(output) if " " in line)
     found = parse(output, names).commands
     if not found:
         raise InvalidAnswerError("it answered something else")
     return found
 
 
-def _lines(output: str | Sequence[str]) -> Sequence[str]:
+def _complete_lines(output: str | Sequence[str]) -> Sequence[str]:
     # Not splitlines: a greeting may hold what Python takes for a line end.
     lines = output.split("\n") if isinstance(output, str) else output
     if sum(map(len, lines)) > MAX_BYTES:
@@ -174,14 +174,14 @@ def _lines(output: str | Sequence[str]) -> Sequence[str]:
     return lines[:end]
 
 
-def _file(reported: list[str] | None) -> bytes | None:
+def _decode_file(reported: list[str] | None) -> bytes | None:
     match reported:
         case ["absent"]:
             return None
         case [content, "0"]:
             return _decoded(content)
         case [_, code]:
-            raise UnknownError(_failed(code))
+            raise UnknownError(_exit_text(code))
     raise UnknownError(NO_ANSWER)
 
 
@@ -195,7 +195,7 @@ def _command(reported: list[str] | None) -> Answer:
     raise UnknownError(NO_ANSWER)
 
 
-def _failed(code: int | str) -> str:
+def _exit_text(code: int | str) -> str:
     return f"reading it ends with exit {code}"
 
 

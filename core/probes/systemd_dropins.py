@@ -19,12 +19,12 @@ def overriders(listing: str, wanted: Mapping[str, str], own: str) -> list[str]:
     """
     faults = []
     for path, key, value in _settings(listing):
-        if _name(path) > _name(own) and key in wanted and value != wanted[key]:
+        if _file_name(path) > _file_name(own) and key in wanted and value != wanted[key]:
             faults.append(f"{path} sets {key} = {value} and is read after {own}; remove that line or rename the file")
     return faults
 
 
-def _name(path: str) -> str:
+def _file_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 

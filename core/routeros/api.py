@@ -97,10 +97,10 @@ class ApiSession:
             fault = wrong
         except RouterOsApiCommunicationError as refused:
             # Only the switch's own words: the exception's text repeats the sentence with the password in it.
-            fault = LoginError(f"login as {user} refused: {_text(refused.original_message)}")
+            fault = LoginError(f"login as {user} refused: {_message_line(refused.original_message)}")
         except _BROKEN as broken:
-            fault = self._late(f"no session with {self.place}", connect)
-            fault = fault or SessionError(f"no session with {self.place}: {_why(broken)}")
+            fault = self._time_limit_error(f"no session with {self.place}", connect)
+            fault = fault or SessionError(f"no session with {self.place}: {_fault_line(broken)}")
         except BaseException:
             self.close()
             raise
@@ -119,9 +119,9 @@ class ApiSession:
         "*1F"}.
 
         Words are sent as they are, in their order. Raises SentenceError for a `!trap` (the session lives
-        on) and SessionError for anything else that is no answer (the session is closed).
+        on) and SessionError for anything else that is not an answer (the session is closed).
         """
-        return [_row(row) for row in self.talk_bytes(*words)]
+        return [_decode_row(row) for row in self.talk_bytes(*words)]
 
     def talk_bytes(self, *words: str) -> list[dict[str, bytes]]:
         """Send a sentence and return values as bytes, for values that are not text, such as the contents of files."""
@@ -140,11 +140,11 @@ class ApiSession:
                 rows, done = list(answer), dict(answer.done_message)
                 exchange.result = f"{len(rows)} rows"
         except RouterOsApiCommunicationError as refused:
-            fault = SentenceError(_text(refused.original_message))
+            fault = SentenceError(_message_line(refused.original_message))
         except _BROKEN as broken:
             self.close()
             begin = f"the session with {self.place} broke"
-            fault = self._late(begin, self._timeout) or SessionError(f"{begin}: {_why(broken)}")
+            fault = self._time_limit_error(begin, self._timeout) or SessionError(f"{begin}: {_fault_line(broken)}")
         except BaseException:
             # Stopped in the middle of an answer (a timeout from outside, Ctrl-C): the next answer would be
             # misread.
@@ -161,7 +161,7 @@ class ApiSession:
             self._pool.disconnect()
         self._watch.close()
 
-    def _late(self, begin: str, seconds: float) -> SwitchError | None:
+    def _time_limit_error(self, begin: str, seconds: float) -> SwitchError | None:
         """Return the error of a connection that was closed by its time limit; None for any other."""
         return SessionError(f"{begin}: no whole answer within {seconds:g} s") if self._watch.late else None
 
@@ -225,7 +225,7 @@ class _Pinned(_Plain):
             wrapped = self._context.wrap_socket(sock, server_hostname=server_hostname)
         except OSError as fault:
             sock.close()
-            why = "no whole answer in time" if self._watch.late else _why(fault)
+            why = "no whole answer in time" if self._watch.late else _fault_line(fault)
             raise SwitchError(f"no TLS: {why}; does the switch's api-ssl have a certificate?") from None
         shown = hashlib.sha256(wrapped.getpeercert(binary_form=True) or b"").hexdigest()
         if not hmac.compare_digest(shown, self._sha256):
@@ -234,26 +234,26 @@ class _Pinned(_Plain):
         return wrapped
 
 
-def _row(row: dict[str, bytes]) -> dict[str, str]:
+def _decode_row(row: dict[str, bytes]) -> dict[str, str]:
     # The library removes the dot of `.id`. Text that is not UTF-8 (WinBox writes the code page of its machine) is kept
     # byte for byte, so that it can be written back; `values.visible_row` is for display.
     return {".id" if key == "id" else key: value.decode("utf-8", "surrogateescape") for key, value in row.items()}
 
 
-def _text(message: bytes) -> str:
+def _message_line(message: bytes) -> str:
     """A message of the switch as one printable line."""
     text = message.decode(errors="backslashreplace").strip()
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _why(fault: BaseException) -> str:
+def _fault_line(fault: BaseException) -> str:
     """Return one line for an error of the library or the socket. A `!fatal` has its reason as a stray word."""
     if isinstance(fault, RouterOsApiConnectionClosedError):
         return "closed by the switch"
     if isinstance(fault, UnicodeError):
         # Its arguments hold the whole text, which may be a password.
         return "a text is not UTF-8"
-    words = [_text(part) if isinstance(part, bytes) else str(part) for part in fault.args]
+    words = [_message_line(part) if isinstance(part, bytes) else str(part) for part in fault.args]
     if words and "%s" in words[0]:
         return f"unexpected answer: {words[-1]}"
     return " ".join(words) or type(fault).__name__

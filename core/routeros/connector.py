@@ -70,7 +70,7 @@ class RouterOSConnector(BaseConnector):
             raise ConnectError(f"host data {', '.join(missing)} missing; is the switch in the inventory?")
         try:
             password = self.data["routeros_password"].resolve()
-            self.line = SessionConnection(partial(self._open, password), self.host.log)
+            self.line = SessionConnection(partial(self._open_session, password), self.host.log)
             self.line.connect()
         except (SecretError, SwitchError) as fault:
             raise ConnectError(str(fault)) from None
@@ -79,7 +79,7 @@ class RouterOSConnector(BaseConnector):
     def disconnect(self) -> None:
         self.line.close()
 
-    def _open(self, password: SecretStr) -> ApiSession:
+    def _open_session(self, password: SecretStr) -> ApiSession:
         return ApiSession(
             self.data["routeros_address"],
             self.data["routeros_port"],
@@ -104,12 +104,12 @@ class RouterOSConnector(BaseConnector):
         try:
             sentence = parse(command.get_raw_value())
         except ValueError as fault:
-            return False, _output("stderr", f"{command}: {fault}{self.line.back_out()}")
+            return False, _command_output("stderr", f"{command}: {fault}{self.line.back_out()}")
         try:
             rows = self.line.talk(*sentence)
         except SwitchError as fault:
-            return False, _output("stderr", f"{sentence[0]}: {fault}{self.line.back_out()}")
-        return True, _output("stdout", *map(_json, rows))
+            return False, _command_output("stderr", f"{sentence[0]}: {fault}{self.line.back_out()}")
+        return True, _command_output("stdout", *map(_row_as_json, rows))
 
     @override
     def put_file(self, filename_or_io: str | IOBase, remote_filename: str, *args: object, **kwargs: object) -> bool:
@@ -120,11 +120,11 @@ class RouterOSConnector(BaseConnector):
         raise OSError("files cannot be fetched from a switch as from a node; use /file/read")
 
 
-def _json(row: Mapping[str, str]) -> str:
+def _row_as_json(row: Mapping[str, str]) -> str:
     """Return one row as JSON. A byte that is not UTF-8 is a JSON escape, so that it can be printed and read again."""
     text = json.dumps(row, ensure_ascii=False)
     return re.sub("[\udc80-\udcff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def _output(buffer: Literal["stdout", "stderr"], *lines: str) -> CommandOutput:
+def _command_output(buffer: Literal["stdout", "stderr"], *lines: str) -> CommandOutput:
     return CommandOutput([OutputLine(buffer, line) for line in lines])

@@ -46,7 +46,7 @@ class Watch:
     def within(self, seconds: float) -> Iterator[None]:
         """Limit the time of the block to `seconds`; `late` is True when the limit ended it."""
         self.late = False
-        timer = Timer(seconds, self._end)
+        timer = Timer(seconds, self._close_socket)
         timer.daemon = True
         timer.start()
         try:
@@ -54,7 +54,7 @@ class Watch:
         finally:
             timer.cancel()
 
-    def _end(self) -> None:
+    def _close_socket(self) -> None:
         self.late = True
         if self._sock:
             with contextlib.suppress(OSError):

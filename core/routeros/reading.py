@@ -68,7 +68,7 @@ class SwitchReading:
         """Return whether every non-volatile field of `menus` means the same in both readings. The rows of rollback
         timers are ignored: they come and go with runs.
         """
-        return all(_steady(menu, self.rows(menu)) == _steady(menu, other.rows(menu)) for menu in menus)
+        return all(_steady_meaning(menu, self.rows(menu)) == _steady_meaning(menu, other.rows(menu)) for menu in menus)
 
 
 def read_switch(
@@ -82,7 +82,7 @@ def read_switch(
     switch would give, and the exceptions of `ask`; so a returned reading is complete.
     """
     menus = tuple(menus)
-    tables = {menu.path: _read(ask, menu, OLDEST) for menu in UNIT}
+    tables = {menu.path: _read_rows(ask, menu, OLDEST) for menu in UNIT}
     (resource,) = index(RESOURCE, tables[RESOURCE.path]).values()
     found = release(resource.get("version", "")) or (0, 0, 0, 0)
     absent = set()
@@ -91,7 +91,7 @@ def read_switch(
             if menu is BRIDGE_HOST:
                 continue
             try:
-                tables[menu.path] = _read(ask, menu, max(found, OLDEST))
+                tables[menu.path] = _read_rows(ask, menu, max(found, OLDEST))
             except SwitchError as fault:
                 if menu not in optional or "no such command" not in str(fault):
                     raise
@@ -111,13 +111,13 @@ def _clients(tables: Mapping[str, tuple[Row, ...]]) -> Iterable[str]:
     return dict.fromkeys(row["mac-address"] for row in rows if row.get("mac-address"))
 
 
-def _read(ask: Ask, menu: Menu, found: Release) -> tuple[Row, ...]:
+def _read_rows(ask: Ask, menu: Menu, found: Release) -> tuple[Row, ...]:
     spelled = {menu.spelled(name, found): name for name in menu.fields}
     rows = ({spelled.get(name, name): value for name, value in row.items()} for row in ask(menu.sentence(found)))
-    return tuple(row for row in rows if not _hidden(menu, row))
+    return tuple(row for row in rows if not _is_hidden(menu, row))
 
 
-def _hidden(menu: Menu, row: Row) -> bool:
+def _is_hidden(menu: Menu, row: Row) -> bool:
     if menu.hidden is None:
         return False
     name, value = menu.hidden
@@ -137,16 +137,16 @@ def _check_ethernet(reading: SwitchReading) -> None:
             raise UnreadableError(f"{ETHERNET.path} {name} has no name")
 
 
-def _steady(menu: Menu, rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
+def _steady_meaning(menu: Menu, rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
     """Return the meaning of rows, without volatile fields, without a run's own rollback timer, and without ids: a row
     that was removed and restored has another id.
     """
     kept = [(name, spec) for name, spec in menu.fields.items() if not spec.volatile]
     others = (row for row in rows if not is_timer(row.get("name", "")))
-    return sorted([(name, _meant(menu, name, row)) for name, _ in kept] for row in others)
+    return sorted([(name, _meant_value(menu, name, row)) for name, _ in kept] for row in others)
 
 
-def _meant(menu: Menu, name: str, row: Row) -> str:
+def _meant_value(menu: Menu, name: str, row: Row) -> str:
     spec = menu.fields[name]
     known = row.get(name, spec.default)
     try:

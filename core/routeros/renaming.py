@@ -52,10 +52,10 @@ class Renaming:
         tables = dict(reading.tables)
         for menu, fields in REFERENCES.items():
             if menu.path in tables:
-                tables[menu.path] = tuple(self._row(row, fields) for row in tables[menu.path])
+                tables[menu.path] = tuple(self._with_old_values(row, fields) for row in tables[menu.path])
         return replace(reading, tables=tables)
 
-    def _row(self, row: Row, fields: tuple[str, ...]) -> Row:
+    def _with_old_values(self, row: Row, fields: tuple[str, ...]) -> Row:
         old = {
             name: ",".join(self.names.get(part, part) for part in row[name].split(","))
             for name in fields

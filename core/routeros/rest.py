@@ -116,10 +116,10 @@ class Rest:
             elif isinstance(broken, requests.exceptions.SSLError):
                 fault = self._insecure(str(broken))
             else:
-                fault = SessionError(f"no answer from {self.place} over REST: {self._why(broken)}")
+                fault = SessionError(f"no answer from {self.place} over REST: {self._fault_line(broken)}")
         else:
             self._answered = True
-            return self._rows(answer, content)
+            return self._parse_rows(answer, content)
         # Raised outside of `except`: the library's exception holds the request, and with it the password.
         raise fault
 
@@ -137,7 +137,7 @@ class Rest:
     def __repr__(self) -> str:
         return f"Rest({self.place}, {self._user})"
 
-    def _why(self, fault: requests.exceptions.RequestException) -> str:
+    def _fault_line(self, fault: requests.exceptions.RequestException) -> str:
         """One line for an error of the library; its own text repeats the address of the request."""
         match fault:
             case requests.exceptions.ConnectTimeout():
@@ -152,7 +152,7 @@ class Rest:
                 return "closed by the switch, or not reachable"
         return type(fault).__name__
 
-    def _rows(self, answer: requests.Response, content: Any) -> list[dict[str, str]]:
+    def _parse_rows(self, answer: requests.Response, content: Any) -> list[dict[str, str]]:
         status = answer.status_code
         if status == requests.codes.unauthorized:
             raise LoginError(
@@ -160,7 +160,11 @@ class Rest:
             )
         if status != requests.codes.ok:
             detail = content.get("detail") or content.get("message") if isinstance(content, dict) else None
-            raise SentenceError(_line(str(detail))) if detail else SessionError(f"{self.place} answers HTTP {status}")
+            raise (
+                SentenceError(_printable_words(str(detail)))
+                if detail
+                else SessionError(f"{self.place} answers HTTP {status}")
+            )
         rows = content if isinstance(content, list) else [content]
         if not all(isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows):
             raise SessionError(f"{self.place} answers what are not rows")
@@ -183,7 +187,7 @@ def _authentication(user: str, password: SecretStr) -> HTTPBasicAuth:
 def request(sentence: Sentence) -> tuple[str, str, dict[str, Any]]:
     """Method, path and options of the request that asks what `sentence` does; ValueError when it does more."""
     menu, _, verb = sentence[0].rpartition("/")
-    attributes, queries = _words(sentence[1:])
+    attributes, queries = _split_words(sentence[1:])
     path = quote(menu)
     if verb == "print" and attributes.keys() <= {".proplist"}:
         return "GET", path, {"params": [*attributes.items(), *queries]}
@@ -195,7 +199,7 @@ def request(sentence: Sentence) -> tuple[str, str, dict[str, Any]]:
     raise ValueError(f"{sentence[0]} with these words is not a question that REST is used for")
 
 
-def _words(words: Sentence) -> tuple[dict[str, str], list[tuple[str, str]]]:
+def _split_words(words: Sentence) -> tuple[dict[str, str], list[tuple[str, str]]]:
     attributes, queries = {}, []
     for word in words:
         if query := _QUERY.fullmatch(word):
@@ -223,6 +227,6 @@ def _content(answer: requests.Response) -> Any:
         return None
 
 
-def _line(text: str) -> str:
+def _printable_words(text: str) -> str:
     """The switch's words as one printable line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text.strip())

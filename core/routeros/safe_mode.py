@@ -26,7 +26,7 @@ def free(line: _Talker) -> None:
     """Require that no session holds safe mode; otherwise raise CheckError with the holder and its login time."""
     row = state(line)
     if enabled(row):
-        raise CheckError(f"safe mode is held by {holder(row)}{_since(line, row)}; nothing was written")
+        raise CheckError(f"safe mode is held by {holder(row)}{_login_time(line, row)}; nothing was written")
 
 
 def held(line: _Talker) -> None:
@@ -53,12 +53,12 @@ def state(line: _Talker) -> Row:
 
 def enabled(row: Row) -> bool:
     """Return whether any session holds it."""
-    return _flag(row, "enabled")
+    return _flag_is_set(row, "enabled")
 
 
 def ours(row: Row) -> bool:
     """Return whether the session that read the row holds it."""
-    return _flag(row, "current")
+    return _flag_is_set(row, "current")
 
 
 def holder(row: Row) -> str:
@@ -81,7 +81,7 @@ def _authors(line: _Talker) -> str:
     )
 
 
-def _since(line: _Talker, row: Row) -> str:
+def _login_time(line: _Talker, row: Row) -> str:
     """Return the login time of the holder: the menu does not report when safe mode was taken."""
     try:
         sessions = line.talk(*ACTIVE.sentence())
@@ -92,7 +92,7 @@ def _since(line: _Talker, row: Row) -> str:
     return f", logged in since {known[0]}" if known else ""
 
 
-def _flag(row: Row, name: str) -> bool:
+def _flag_is_set(row: Row, name: str) -> bool:
     try:
         return canonical(ValueKind.FLAG, row.get(name, "no")) == "yes"
     except ValueError:

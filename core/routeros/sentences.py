@@ -56,18 +56,18 @@ def writes(changes: Iterable[RowChange], release: Release = OLDEST) -> tuple[Wri
     groups: list[list[RowChange]] = []
     for change in changes:
         last = groups[-1][-1] if groups else None
-        if last and not change.adds and _alike(last, change):
+        if last and not change.adds and _are_alike(last, change):
             groups[-1].append(change)
         else:
             groups.append([change])
-    return tuple(_write(group, release) for group in groups)
+    return tuple(_group_write(group, release) for group in groups)
 
 
-def _alike(one: RowChange, other: RowChange) -> bool:
+def _are_alike(one: RowChange, other: RowChange) -> bool:
     return (one.menu.path, one.values, one.removes) == (other.menu.path, other.values, other.removes)
 
 
-def _write(group: list[RowChange], release: Release) -> Write:
+def _group_write(group: list[RowChange], release: Release) -> Write:
     """Return the sentence of a group."""
     first = group[0]
     ids = [change.id for change in group if change.id]

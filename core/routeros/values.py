@@ -57,12 +57,12 @@ def canonical(kind: ValueKind, text: str) -> str:
         case ValueKind.DURATION:
             return str(milliseconds(text))
         case ValueKind.LIST:
-            return ",".join(_parts(text))
+            return ",".join(_sorted_parts(text))
         case ValueKind.POLICY:
-            return ",".join(part for part in _parts(text) if not part.startswith("!"))
+            return ",".join(part for part in _sorted_parts(text) if not part.startswith("!"))
 
 
-def _parts(text: str) -> list[str]:
+def _sorted_parts(text: str) -> list[str]:
     return sorted(part.strip() for part in text.split(",") if part.strip())
 
 

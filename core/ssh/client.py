@@ -52,13 +52,13 @@ def ssh_config_for(access: Access, addresses: Mapping[str, object]) -> str:
         "templates/ssh_config",
         user=access.user,
         port=access.port,
-        key=_quoted(access.key),
-        known_hosts=_quoted(access.known_hosts),
+        key=_quoted_path(access.key),
+        known_hosts=_quoted_path(access.known_hosts),
     )
     return "".join(f"Host {name}\n  HostName {address}\n" for name, address in addresses.items()) + common
 
 
-def _quoted(path: Path) -> str:
+def _quoted_path(path: Path) -> str:
     """A path as OpenSSH takes it back from a configuration, where `%` begins a token. Raises ConfigError."""
     if not is_ssh_word(path):
         # The rack file was validated when it was loaded; this is the folder for temporary files.

@@ -94,7 +94,7 @@ def offered(address: str, port: int, seconds: float, kinds: Sequence[str] = KIND
     try:
         done = subprocess.run(ask, stdin=subprocess.DEVNULL, capture_output=True, timeout=4 * seconds + 10, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise HostKeyError(f"{where} cannot be asked for its host keys: {_why(error)}") from None
+        raise HostKeyError(f"{where} cannot be asked for its host keys: {_fault_text(error)}") from None
     found: dict[HostKey, None] = {}
     for line in done.stdout.decode(errors="replace").splitlines():
         name, _, key = line.partition(" ")
@@ -113,8 +113,8 @@ def known_as(address: str, port: int) -> str:
 def pinned(file: Path, address: str, port: int) -> tuple[HostKey, ...]:
     """The keys that a known_hosts file has for an address; none when there is no file. Raises HostKeyError when the
     file cannot be read, or has for that address something that is not a plain key."""
-    found = _lines_about(file, _read(file), known_as(address, port))
-    return tuple(dict.fromkeys(_entry(file, number, line)[1] for number, line in found.items()))
+    found = _lines_about(file, _read_file(file), known_as(address, port))
+    return tuple(dict.fromkeys(_parse_entry(file, number, line)[1] for number, line in found.items()))
 
 
 def pin(file: Path, address: str, port: int, keys: Sequence[HostKey]) -> None:
@@ -125,11 +125,11 @@ def pin(file: Path, address: str, port: int, keys: Sequence[HostKey]) -> None:
     by a pattern: that line is about others too.
     """
     name = known_as(address, port)
-    before = _read(file)
+    before = _read_file(file)
     lines = io.StringIO(before, newline="\n").readlines()
     found = _lines_about(file, before, name)
     for number, line in found.items():
-        names, _ = _entry(file, number, line)
+        names, _ = _parse_entry(file, number, line)
         # A hashed name stands alone in its line.
         others = [] if names.startswith("|") else [one for one in names.split(",") if one.lower() != name]
         lines[number - 1] = lines[number - 1].replace(names, ",".join(others), 1) if others else "\n"
@@ -146,12 +146,12 @@ def pin(file: Path, address: str, port: int, keys: Sequence[HostKey]) -> None:
         [*lines[:place], *own, *(line for at, line in enumerate(lines) if at >= place and at not in emptied)]
     )
     if text != before:
-        with _usable(file):
+        with _usable_file(file):
             _replace(file, text.encode("utf-8", "surrogateescape"))
 
 
-def _read(file: Path) -> str:
-    with _usable(file):
+def _read_file(file: Path) -> str:
+    with _usable_file(file):
         if not file.exists():
             return ""
         return regular_file.read_bytes(file).decode("utf-8", "surrogateescape")
@@ -170,7 +170,7 @@ def _lines_about(file: Path, text: str, name: str) -> dict[int, str]:
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise HostKeyError(f"ssh-keygen cannot search {file}: {_why(error)}") from None
+        raise HostKeyError(f"ssh-keygen cannot search {file}: {_fault_text(error)}") from None
     if done.returncode not in (0, 1):  # 1: nothing is found
         why = truncate(done.stderr.decode(errors="replace").strip() or f"it ended with {done.returncode}")
         raise HostKeyError(f"ssh-keygen cannot search {file}: {why}")
@@ -179,7 +179,7 @@ def _lines_about(file: Path, text: str, name: str) -> dict[int, str]:
     return {int(match[1]): line for head, line in pairwise(printed) if (match := _FOUND.fullmatch(head))}
 
 
-def _entry(file: Path, number: int, line: str) -> tuple[str, HostKey]:
+def _parse_entry(file: Path, number: int, line: str) -> tuple[str, HostKey]:
     """The names and the key of a line that ssh-keygen has found."""
     names, _, key = line.strip().replace("\t", " ").partition(" ")
     if names.startswith("@"):
@@ -211,12 +211,12 @@ def _replace(file: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _usable(file: Path) -> Iterator[None]:
+def _usable_file(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise HostKeyError(f"{printable_line(str(file))} cannot be read or written: {error.strerror}") from None
 
 
-def _why(error: Exception) -> str:
+def _fault_text(error: Exception) -> str:
     return "it takes too long" if isinstance(error, subprocess.TimeoutExpired) else str(error)

@@ -37,7 +37,7 @@ def open_shells(
     """
     # OpenSSH takes the first value that it reads of an option.
     first = "" if connect_timeout is None else f"ConnectTimeout {connect_timeout}\n"
-    with _shells(f"{first}{ssh_config(rack)}", names, timeout) as shells:
+    with _open_shells(f"{first}{ssh_config(rack)}", names, timeout) as shells:
         yield shells
 
 
@@ -46,12 +46,12 @@ def open_shells_at(
     access: Access, addresses: Mapping[str, object], timeout: float
 ) -> Iterator[Mapping[str, RootShell]]:
     """The same on machines by name and address, whether or not a rack file has them."""
-    with _shells(ssh_config_for(access, addresses), addresses, timeout) as shells:
+    with _open_shells(ssh_config_for(access, addresses), addresses, timeout) as shells:
         yield shells
 
 
 @contextmanager
-def _shells(config: str, names: Iterable[str], timeout: float) -> Iterator[Mapping[str, RootShell]]:
+def _open_shells(config: str, names: Iterable[str], timeout: float) -> Iterator[Mapping[str, RootShell]]:
     with ssh_config_file(config) as file:
         shells = {name: RootShell(name, file, timeout) for name in names}
         try:
@@ -67,14 +67,14 @@ class NodeShells:
     def __init__(self, shells: Mapping[str, RootShell]) -> None:
         self._shells = shells
         with ThreadPoolExecutor(max_workers=16) as pool:
-            answers = pool.map(lambda name: self._run(name, "true") is not None, shells)
+            answers = pool.map(lambda name: self._run_command(name, "true") is not None, shells)
         self.silent = frozenset(name for name, there in zip(shells, answers, strict=True) if not there)
 
     def __call__(self, node: str, command: str) -> str | None:
         """Run a command on a node, as root, and return its output; None for a node that cannot be reached."""
-        return None if node in self.silent else self._run(node, command)
+        return None if node in self.silent else self._run_command(node, command)
 
-    def _run(self, node: str, command: str) -> str | None:
+    def _run_command(self, node: str, command: str) -> str | None:
         try:
             done = self._shells[node].run(command)
         except UnreachableError:

@@ -32,7 +32,7 @@ class PortForward:
     def socket(self, port: int) -> Path:
         """Return the socket of a port, once ssh has logged in. Raises UnreachableError."""
         if self._ssh is None or self._ssh.poll() is not None:
-            self._start()
+            self._wait_for_sockets()
         return self._sockets[port]
 
     def close(self) -> None:
@@ -42,7 +42,7 @@ class PortForward:
             ssh.terminate()
             ssh.communicate()
 
-    def _start(self) -> None:
+    def _wait_for_sockets(self) -> None:
         self.close()
         for path in self._sockets.values():
             path.unlink(missing_ok=True)

@@ -57,16 +57,16 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
         """Run a command. Raises UnreachableError when the node gives no answer."""
         text = self.quote(command, *args)
         begin, end = secrets.token_hex(16), secrets.token_hex(16)
-        shell = self._open()
+        shell = self._open_shell()
         # Text before the first mark comes from the login shell, which may print a greeting.
         script = (
             f"export LC_ALL=C; echo {begin}; echo {begin} >&2; sh -c {shlex.quote(text)} </dev/null; "
             f"printf '\\n%s %d\\n' {end} \"$?\"; printf '\\n%s\\n' {end} >&2\n"
         )
         with timed(self.hostname, f"ssh: {text}", logged_title(text)) as exchange:
-            printed, complained = self._answer(shell, script.encode(), end.encode())
-            output, _, code = _after(printed, begin).rpartition(b"\n" + end.encode() + b" ")
-            complaints = _after(complained, begin).rpartition(b"\n" + end.encode())[0]
+            printed, complained = self._read_answer(shell, script.encode(), end.encode())
+            output, _, code = _after_mark(printed, begin).rpartition(b"\n" + end.encode() + b" ")
+            complaints = _after_mark(complained, begin).rpartition(b"\n" + end.encode())[0]
             exchange.result = f"exit {int(code)}"
             exchange.output = logged_output((output + b"\n" + complaints).decode(errors="replace").splitlines())
         return self.result(int(code), text.encode(), output, complaints)
@@ -85,14 +85,14 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
             shell.kill()
             shell.wait()
 
-    def _open(self) -> subprocess.Popen[bytes]:
+    def _open_shell(self) -> subprocess.Popen[bytes]:
         if self._shell is None:
             self._shell = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
             )
         return self._shell
 
-    def _answer(self, shell: subprocess.Popen[bytes], script: bytes, mark: bytes) -> tuple[bytes, bytes]:
+    def _read_answer(self, shell: subprocess.Popen[bytes], script: bytes, mark: bytes) -> tuple[bytes, bytes]:
         """Both streams up to their marks, after the script was sent."""
         stdin, stdout, stderr = cast(tuple[IO[bytes], ...], (shell.stdin, shell.stdout, shell.stderr))
         printed = {stdout: b"", stderr: b""}
@@ -112,7 +112,7 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
                         try:
                             script = script[os.write(key.fd, script) :]
                         except OSError:
-                            raise self._lost(printed[stderr]) from None
+                            raise self._connection_lost(printed[stderr]) from None
                         if not script:
                             waiting.unregister(stdin)
                         continue
@@ -120,7 +120,7 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
                     part = os.read(key.fd, 1 << 16)
                     printed[stream] += part
                     if not part:
-                        raise self._lost(printed[stderr])
+                        raise self._connection_lost(printed[stderr])
                     if sum(map(len, printed.values())) > MAX_OUTPUT_BYTES:
                         self.close()
                         raise UnreachableError(self.hostname, f"its output exceeds {MAX_OUTPUT_BYTES >> 20} MiB")
@@ -128,20 +128,20 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
                         waiting.unregister(stream)
         return printed[stdout], printed[stderr]
 
-    def _lost(self, complaints: bytes) -> UnreachableError:
+    def _connection_lost(self, complaints: bytes) -> UnreachableError:
         shell = self._shell
         if shell and shell.stderr and not complaints:
-            complaints = _left(shell.stderr)
+            complaints = _remaining_bytes(shell.stderr)
         self.close()
         lines = complaints.decode(errors="replace").strip().splitlines()
         return UnreachableError(self.hostname, lines[-1] if lines else "the connection ended")
 
 
-def _after(printed: bytes, mark: str) -> bytes:
+def _after_mark(printed: bytes, mark: str) -> bytes:
     return printed.partition(f"{mark}\n".encode())[2]
 
 
-def _left(stream: IO[bytes]) -> bytes:
+def _remaining_bytes(stream: IO[bytes]) -> bytes:
     """Return the bytes that arrive on a stream until it ends, for a short time."""
     left, until = b"", time.monotonic() + _LAST_WORDS_SECONDS
     with selectors.DefaultSelector() as waiting:

@@ -135,7 +135,7 @@ class RunLog(logging.Handler):
         except OSError:
             return
         while self._waiting:
-            self._write(*self._waiting.popleft())
+            self._write_entry(*self._waiting.popleft())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record, or keep it until there is a file."""
@@ -146,7 +146,7 @@ class RunLog(logging.Handler):
         if self._file is None:
             self._waiting.append((record.levelno, data))
         else:
-            self._write(record.levelno, data)
+            self._write_entry(record.levelno, data)
 
     def close(self) -> None:
         """Close the file."""
@@ -155,7 +155,7 @@ class RunLog(logging.Handler):
             self._file = None
         super().close()
 
-    def _write(self, level: int, data: bytes) -> None:
+    def _write_entry(self, level: int, data: bytes) -> None:
         most = MAX_BYTES + (MAX_ERROR_BYTES if level >= logging.WARNING else 0)
         if self._size + len(data) > most:
             if self._full:

@@ -146,7 +146,7 @@ class Event(EventData):
     @property
     def message(self) -> str:
         """The event as one sentence, without its role."""
-        return _row(self) if self.menu is not None else _sentence(self)
+        return _row_text(self) if self.menu is not None else _sentence(self)
 
     @property
     def labelled(self) -> str:
@@ -182,26 +182,26 @@ def _sentence(event: Event) -> str:
         head = about
     else:
         head = _PHRASES.get(event.action, f"{event.action} {{}}").replace("{}", about)
-    values = ", ".join(f"{field.name} {_shown(field.old)} -> {_shown(field.new)}" for field in event.fields)
+    values = ", ".join(f"{field.name} {_shown_value(field.old)} -> {_shown_value(field.new)}" for field in event.fields)
     if event.new is not None:
-        values = f"{_shown(event.old)} -> {_shown(event.new)}"
+        values = f"{_shown_value(event.old)} -> {_shown_value(event.new)}"
     if values:
         return f"{head}: {values}" + (f" ({event.detail})" if event.detail else "")
     return (" " if event.action in _JOINED else ": ").join(part for part in (head, event.detail) if part)
 
 
-def _row(event: Event) -> str:
+def _row_text(event: Event) -> str:
     """A row of the switch. Of one that is added only what it shall hold is shown."""
     sign = _SIGNS.get(event.action) if event.action else None
     head = " ".join(part for part in (sign, event.menu, event.subject) if part)
     fields = ", ".join(
-        f"{field.name} {_shown(field.new)}"
+        f"{field.name} {_shown_value(field.new)}"
         if event.action is Action.CREATE
-        else f"{field.name} {_shown(field.old)} -> {_shown(field.new)}"
+        else f"{field.name} {_shown_value(field.old)} -> {_shown_value(field.new)}"
         for field in event.fields
     )
     return f"{head}: {fields}" if fields else head
 
 
-def _shown(value: str | None) -> str:
+def _shown_value(value: str | None) -> str:
     return "(none)" if value is None else value or "(empty)"

@@ -31,7 +31,7 @@ class ManagedFile:
     @property
     def state(self) -> FileState:
         """The desired state."""
-        return FileState(f"{self.mode} root:root", _sha256(self.content))
+        return FileState(f"{self.mode} root:root", _content_sha256(self.content))
 
 
 def header(rack: str, comment: str = "#") -> str:
@@ -82,7 +82,7 @@ def states(answer: str, contents: Mapping[str, bytes | None]) -> dict[str, FileS
     """
     shown = permissions(answer)
     return {
-        path: FileState(shown.get(path, ""), _sha256(content))
+        path: FileState(shown.get(path, ""), _content_sha256(content))
         for path, content in contents.items()
         if content is not None
     }
@@ -125,5 +125,5 @@ def validate_unit(name: str) -> str:
     )
 
 
-def _sha256(content: bytes) -> str:
+def _content_sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()

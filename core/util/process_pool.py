@@ -36,22 +36,24 @@ def map_processes(work: Callable[..., Result], calls: Sequence[tuple[Any, ...]],
         try:
             # Ctrl-C reaches every process of the terminal, and each would print where it was.
             with _handled(signal.SIGINT, signal.SIG_IGN):
-                futures = [_begun(pool, work, call) for call in calls]
-            return [_ended(future) for future in futures]
+                futures = [_submit_call(pool, work, call) for call in calls]
+            return [_future_result(future) for future in futures]
         except BaseException:
             for process in active_children():
                 process.terminate()
             raise
 
 
-def _begun(pool: ProcessPoolExecutor, work: Callable[..., Result], call: tuple[Any, ...]) -> Future[Result] | None:
+def _submit_call(
+    pool: ProcessPoolExecutor, work: Callable[..., Result], call: tuple[Any, ...]
+) -> Future[Result] | None:
     try:
         return pool.submit(work, *call)
     except BrokenProcessPool:
         return None
 
 
-def _ended(future: Future[Result] | None) -> Result | None:
+def _future_result(future: Future[Result] | None) -> Result | None:
     try:
         return future.result() if future else None
     except BrokenProcessPool:

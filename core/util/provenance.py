@@ -28,7 +28,7 @@ class Origin(Record):
 def origin(file: Path) -> Origin:
     """The origin of a report that is begun now, of this rack file."""
     now = datetime.now(UTC).replace(microsecond=0)
-    return Origin(when=now, by=f"{_user()}@{socket.gethostname()}", file=str(file), revision=revision(file))
+    return Origin(when=now, by=f"{_user_name()}@{socket.gethostname()}", file=str(file), revision=revision(file))
 
 
 def revision(file: Path) -> str:
@@ -36,13 +36,13 @@ def revision(file: Path) -> str:
     track the file, does not answer, or is not installed. Nothing is written.
     """
     path = file.absolute()
-    commit = _git(path, "rev-parse", "--verify", "--short=12", "HEAD^{commit}")
-    if commit is None or _git(path, "ls-files", "--error-unmatch", "--", path.name) is None:
+    commit = _git_output(path, "rev-parse", "--verify", "--short=12", "HEAD^{commit}")
+    if commit is None or _git_output(path, "ls-files", "--error-unmatch", "--", path.name) is None:
         return ""
-    return commit.strip() + ("" if _git(path, "status", "--porcelain", "--", ".") == "" else "+")
+    return commit.strip() + ("" if _git_output(path, "status", "--porcelain", "--", ".") == "" else "+")
 
 
-def _git(file: Path, *words: str) -> str | None:
+def _git_output(file: Path, *words: str) -> str | None:
     """Return the output of git in a file's folder; None when it fails."""
     # No lock is taken, and no program is started that the repository names.
     command = ["git", "-C", str(file.parent), "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
@@ -53,7 +53,7 @@ def _git(file: Path, *words: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return getuser()
     except (OSError, KeyError):  # a user that has no name, as in some containers

@@ -13,7 +13,7 @@ class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def _whole(text: Any) -> Any:
+def _replace_surrogates(text: Any) -> Any:
     """Replace lone surrogates in a text: output of a machine or a file system may not be text, and a JSON string with a
     surrogate is rejected by many readers, pydantic's among them.
     """
@@ -22,5 +22,5 @@ def _whole(text: Any) -> Any:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-Text = Annotated[str, BeforeValidator(_whole)]
+Text = Annotated[str, BeforeValidator(_replace_surrogates)]
 """Text from an external source, made valid for JSON."""

@@ -22,7 +22,7 @@ def file_text(package: str, name: str, **values: object) -> str:
     Raises:
         ValueError: a placeholder has no value, or a value no placeholder.
     """
-    text = _read(package, name)
+    text = _read_template(package, name)
     words = {key.upper(): str(value) for key, value in values.items()}
     if odd := words.keys() ^ set(_PLACEHOLDER.findall(text)):
         raise ValueError(f"{package}/{name}: placeholders and values differ in {', '.join(sorted(odd))}")
@@ -35,5 +35,5 @@ def shell_text(package: str, name: str, **values: object) -> str:
 
 
 @cache
-def _read(package: str, name: str) -> str:
+def _read_template(package: str, name: str) -> str:
     return _DIRECTIVE.sub("", files(package).joinpath(name).read_text(encoding="utf-8"))

@@ -52,7 +52,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(rf"(?i)({_NAME}[\w.-]{{0,60}}\\?[\"']?\s*[=:]\s*){_VALUE}"), _KEPT_BEGIN),
     (re.compile(rf"(?i)([?&]sig=|(?<![\w-])[\w-]{{0,40}}signature=){_VALUE}"), _KEPT_BEGIN),
     (re.compile(r"(?i)\b((?:set-)?cookie\\?[\"']?[ \t]*:[ \t]*\\?[\"']?)[^\r\n\"'\\]+"), rf"\1{MASK}"),
-    # A user's number and group are no login: docker run --user 1000:1000.
+    # A user's number and group are not a login: docker run --user 1000:1000.
     (re.compile(r"((?<![\w-])(?:-u|--(?:proxy-)?user)[ \t=]+[\"']?[A-Za-z][^\s:\"']{0,60}:)[^\s\"']+"), rf"\1{MASK}"),
     (re.compile(r"\b(sshpass[ \t]+-p[ \t]*)\S+"), rf"\1{MASK}"),
     (_WEBHOOK, rf"\1{MASK}"),

@@ -51,7 +51,7 @@ class Interrupt:
         self._main, self._loop = gevent.getcurrent(), get_hub().loop
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                self._before[number] = signal.signal(number, self._signal)
+                self._before[number] = signal.signal(number, self._on_number)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,11 +59,11 @@ class Interrupt:
             signal.signal(number, before)
         self._before.clear()
 
-    def _signal(self, number: int, _frame: FrameType | None) -> None:
+    def _on_number(self, number: int, _frame: FrameType | None) -> None:
         # Python calls this wherever it is at that moment, which may be in any host's part of the run.
-        self._loop.run_callback_threadsafe(self._act, number)
+        self._loop.run_callback_threadsafe(self._act_on_signal, number)
 
-    def _act(self, number: int) -> None:
+    def _act_on_signal(self, number: int) -> None:
         if not self._asked:
             self._asked = True
             self._on_signal()

@@ -57,10 +57,10 @@ def pair_matrices(report: Report) -> tuple[PairMatrix, ...]:
         reach = [value for value in report.reach if value.half == half]
         alone = [value for value in report.bandwidth if value.halves == (half,)]
         if reach or alone:
-            made.append(_square(f"Half {half}: {_devices(reach, alone)}", senders, receivers, reach, alone))
+            made.append(_build_matrix(f"Half {half}: {_devices(reach, alone)}", senders, receivers, reach, alone))
     both = [value for value in report.bandwidth if len(value.halves) > 1]
     if both:
-        made.append(_square("Both halves at once", senders, receivers, [], both))
+        made.append(_build_matrix("Both halves at once", senders, receivers, [], both))
     return tuple(made)
 
 
@@ -69,7 +69,7 @@ def _devices(reach: Sequence[Reachability], bandwidth: Sequence[Bandwidth]) -> s
     return ", ".join(dict.fromkeys(names))
 
 
-def _square(
+def _build_matrix(
     title: str,
     senders: Sequence[str],
     receivers: Sequence[str],

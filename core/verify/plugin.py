@@ -131,7 +131,7 @@ class VerifyPlugin:
     @pytest.fixture
     def machine(self, machines: NodeConnections, request: pytest.FixtureRequest) -> Machine:
         """The node that this test is about."""
-        return machines[_about(request.node)]
+        return machines[_machine_of(request.node)]
 
     @pytest.fixture
     def report(self, request: pytest.FixtureRequest) -> CheckReporter:
@@ -146,15 +146,15 @@ class VerifyPlugin:
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test for every part of the rack that its arguments need."""
-        for name, values in self._parts().items():
+        for name, values in self._parameters().items():
             if name in metafunc.fixturenames:
                 metafunc.parametrize(name, list(values.values()), ids=list(values), scope="session")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Note on each test what it is about; the order is by role, then by machine."""
-        items[:] = [item for item in items if _about(item)]  # the rack may lack the subject of a test
+        items[:] = [item for item in items if _machine_of(item)]  # the rack may lack the subject of a test
         for item in items:
-            item.user_properties.append(("machine", _about(item)))
+            item.user_properties.append(("machine", _machine_of(item)))
             item.user_properties.append(("role", item.path.parent.name))
         self._total = len(items)
 
@@ -183,7 +183,7 @@ class VerifyPlugin:
         properties = {str(name): str(value) for name, value in report.user_properties}
         where = (properties["machine"], properties["role"], report.nodeid)
         if report.skipped:
-            self.outcomes.append(Outcome(*where, passed=False, why=self._reason(report), skipped=True))
+            self.outcomes.append(Outcome(*where, passed=False, why=self._outcome_reason(report), skipped=True))
             return
         first, *more = self._failures(report) if report.failed else [("", False)]
         self.outcomes.append(
@@ -206,7 +206,7 @@ class VerifyPlugin:
             why = first_line(report.longreprtext)
             self.outcomes.append(Outcome("-", "-", report.nodeid, passed=False, why=why, unknown=True))
 
-    def _reason(self, report: pytest.TestReport) -> str:
+    def _outcome_reason(self, report: pytest.TestReport) -> str:
         """Why a check did not pass, by how it ended."""
         # A mark skips without an exception of ours; its report has place and reason.
         skipped = report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longreprtext
@@ -218,9 +218,9 @@ class VerifyPlugin:
         dark = properties_named(report.user_properties, UNKNOWN)
         if report.when == "call" and (faults or dark):
             return [*((text, False) for text in faults), *((text, True) for text in dark)]
-        return [(self._reason(report), bool(properties_named(report.user_properties, ENDED)))]
+        return [(self._outcome_reason(report), bool(properties_named(report.user_properties, ENDED)))]
 
-    def _parts(self) -> dict[str, dict[str, object]]:
+    def _parameters(self) -> dict[str, dict[str, object]]:
         rack = self.rack_
         return {
             "node": {name: node for name, node in rack.nodes.items() if name in self._nodes},
@@ -240,7 +240,7 @@ class VerifyPlugin:
         }
 
 
-def _about(item: pytest.Item) -> str:
+def _machine_of(item: pytest.Item) -> str:
     """The machine that a test is about; empty when the rack has nothing of the kind."""
     parameters = getattr(item, "callspec").params  # noqa: B009 - pytest has it on parametrized tests, untyped
     for name, value in parameters.items():

@@ -51,7 +51,7 @@ class Failure(Record):
 
 
 class Remark(Record):
-    """Words about a role that are no failure."""
+    """Words about a role that are not a failure."""
 
     role: str
     text: str
@@ -117,8 +117,8 @@ def report(
         hosts=tuple(machines),
         roles=tuple(roles),
         not_checked=tuple(name for name in whole if name not in {*machines, *roles}),
-        cells=tuple(_cell(found, machine, role) for role in roles for machine in machines),
-        checks=tuple(map(_check, found)),
+        cells=tuple(_build_cell(found, machine, role) for role in roles for machine in machines),
+        checks=tuple(map(_check_result, found)),
         failures=tuple(_failures(found)),
         skipped=tuple(
             dict.fromkeys(Remark(role=one.role, text=printable_line(one.why)) for one in found if one.skipped)
@@ -126,28 +126,28 @@ def report(
         notes=tuple(
             dict.fromkeys(Remark(role=one.role, text=printable_line(text)) for one in found for text in one.notes)
         ),
-        reach=_reach(rack, machines, found, frozenset(excluded)) if "fabric" in roles else (),
+        reach=_reachable_pairs(rack, machines, found, frozenset(excluded)) if "fabric" in roles else (),
         bandwidth=tuple(value for one in found for value in one.measured if isinstance(value, Bandwidth)),
     )
 
 
-def _cell(outcomes: Iterable[Outcome], machine: str, role: str) -> Cell:
+def _build_cell(outcomes: Iterable[Outcome], machine: str, role: str) -> Cell:
     own = [one for one in outcomes if (one.machine, one.role) == (machine, role)]
     kinds = ("passed", "failed", "unknown", "skipped")
     return Cell(host=machine, role=role, **{kind: sum(getattr(one, kind) for one in own) for kind in kinds})
 
 
-def _check(one: Outcome) -> CheckResult:
+def _check_result(one: Outcome) -> CheckResult:
     return CheckResult(
         host=one.machine,
         role=one.role,
-        check=printable_line(_name(one)),
+        check=printable_line(_check_name(one)),
         verdict="passed" if one.passed else "skipped" if one.skipped else "unknown" if one.unknown else "failed",
         reason=printable_line(one.why),
     )
 
 
-def _name(one: Outcome) -> str:
+def _check_name(one: Outcome) -> str:
     """Return the name of a check without its file."""
     return one.check.rpartition("::")[2]
 
@@ -161,12 +161,14 @@ def _failures(outcomes: Iterable[Outcome]) -> Iterable[Failure]:
     checks: dict[tuple[str, str, str, bool], list[str]] = {}
     for one in outcomes:
         if one.failed or one.unknown:
-            checks.setdefault((one.machine, one.role, printable_line(one.why), one.unknown), []).append(_name(one))
+            checks.setdefault((one.machine, one.role, printable_line(one.why), one.unknown), []).append(
+                _check_name(one)
+            )
     for (machine, role, why, unknown), names in checks.items():
         yield Failure(host=machine, role=role, reason=why, unknown=unknown, checks=tuple(dict.fromkeys(names)))
 
 
-def _reach(
+def _reachable_pairs(
     rack: Rack, machines: Sequence[str], outcomes: Iterable[Outcome], excluded: frozenset[str]
 ) -> tuple[Reachability, ...]:
     """Return every pair of the rack in this verification; unknown where no check has a result."""

@@ -107,21 +107,21 @@ def page(report: Report, drawing: Drawing, unproven: Path = UNPROVEN) -> str:
         lstrip_blocks=True,
     )
     environment.filters["plainly"] = _plainly
-    groups = _groups(report)
+    groups = _failure_sections(report)
     return environment.get_template("page.html.j2").render(
         report=report,
         drawing=drawing,
         groups=groups,
-        hosts=_hosts(report.checks),
+        hosts=_groups_by_host(report.checks),
         anchors={(group.machine, group.role): group.anchor for group in groups},
         cells={(cell.host, cell.role): cell for cell in report.cells},
-        states=_states(report.cells),
+        states=_cell_states(report.cells),
         squares=pair_matrices(report),
         unproven=_document(unproven),
     )
 
 
-def _groups(report: Report) -> list[PageSection]:
+def _failure_sections(report: Report) -> list[PageSection]:
     found: dict[tuple[str, str], list[Failure]] = {}
     for failure in report.failures:
         found.setdefault((failure.host, failure.role), []).append(failure)
@@ -131,7 +131,7 @@ def _groups(report: Report) -> list[PageSection]:
     ]
 
 
-def _hosts(checks: Iterable[CheckResult]) -> tuple[CheckGroup, ...]:
+def _groups_by_host(checks: Iterable[CheckResult]) -> tuple[CheckGroup, ...]:
     """Return the checks by host and by role, the groups and the checks of each group with the worst verdict first."""
 
     def grouped(some: Iterable[CheckResult], key: Callable[[CheckResult], str]) -> list[tuple[str, list[CheckResult]]]:
@@ -161,7 +161,7 @@ def _plainly(check: str, machine: str) -> str:
     return name.replace("_", " ") + (f" ({about})" if about and about != machine else "")
 
 
-def _states(cells: tuple[Cell, ...]) -> Mapping[tuple[str, str], str]:
+def _cell_states(cells: tuple[Cell, ...]) -> Mapping[tuple[str, str], str]:
     def state(cell: Cell) -> str:
         if cell.failed:
             return "bad"

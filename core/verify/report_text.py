@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from core.util.tables import print_whole
+from core.util.tables import print_sentence, print_whole
 from core.verify.report import Cell, Report
 
 
@@ -16,8 +17,8 @@ def render_report(report: Report, console: Console, *, brief: bool = False, quie
     """Print a report. `brief`: the table and the count only. `quiet`: failures and the count only."""
     if not quiet:
         print_whole(console, table(report))
-    for line in _lines(report, brief, quiet):
-        console.print(line, soft_wrap=True)
+    for line in _report_lines(report, brief, quiet):
+        print_sentence(console, Text.from_markup(line, emoji=False))
 
 
 def table(report: Report) -> Table:
@@ -26,7 +27,7 @@ def table(report: Report) -> Table:
     made = Table("role", *report.hosts, title=f"{report.rack}: checks passed")
     cells = {(cell.host, cell.role): cell for cell in report.cells}
     for role in report.roles:
-        made.add_row(role, *(_cell(cells[machine, role]) for machine in report.hosts))
+        made.add_row(role, *(_cell_text(cells[machine, role]) for machine in report.hosts))
     return made
 
 
@@ -36,7 +37,7 @@ def count(report: Report) -> str:
     return f"{report.passed} passed, {report.failed} failed{unknown}"
 
 
-def _lines(report: Report, brief: bool, quiet: bool) -> Iterator[str]:
+def _report_lines(report: Report, brief: bool, quiet: bool) -> Iterator[str]:
     if not quiet:
         yield from (f"skipped {one.role}: {escape(one.text)}" for one in report.skipped)
     for one in () if brief else report.failures:
@@ -51,7 +52,7 @@ def _lines(report: Report, brief: bool, quiet: bool) -> Iterator[str]:
         yield "[red]nothing was proven[/red]"
 
 
-def _cell(cell: Cell) -> str:
+def _cell_text(cell: Cell) -> str:
     made = cell.passed + cell.failed + cell.unknown
     if not made:
         return "-"

@@ -10,7 +10,7 @@ MAX_WORD = 16 * 1024 * 1024
 
 
 class ProtocolError(Exception):
-    """The peer sent bytes that are no API sentence; the connection is of no further use."""
+    """The peer sent bytes that are not an API sentence; the connection is of no further use."""
 
 
 def encode_length(length: int) -> bytes:
@@ -51,7 +51,7 @@ def length_bytes(first: int) -> tuple[int, int]:
 def encode_sentence(words: list[str]) -> bytes:
     """Encode words and the empty word that ends a sentence.
 
-    Bytes that were no UTF-8 when they came in (surrogate escapes) go out as they were.
+    Bytes that were not UTF-8 when they came in (surrogate escapes) go out as they were.
     """
     parts: list[bytes] = []
     for word in words:

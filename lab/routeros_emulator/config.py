@@ -90,7 +90,7 @@ class SwitchConfig(_Model):
     long (s) safe mode outlives a lost session. ``model`` is what its board says, which decides the ports;
     ``version`` and ``packages`` are what the unit claims to run, and ``firmware`` is its boot loader's version when
     that is another one. Clients of the networks ``let_in``
-    are let in whatever /ip/service says.
+    are accepted whatever /ip/service says.
 
     ``keeps_full_user``: the last user of the group full can be neither removed nor disabled.
 

@@ -16,7 +16,7 @@ class KeyStoreError(Exception):
 class KeyStore:
     """Identities by the id of their row in /certificate.
 
-    Each is one file, mode 0600, in a folder, mode 0700. What was put in is there at once and for good: no
+    Each is one file, mode 0600, in a folder, mode 0700. What was put in is there at once and stays: no
     safe mode and no undo takes it back.
     """
 

@@ -45,7 +45,7 @@ def authorized(rack: Rack, before: bytes, peers: Mapping[str, Peer | None], oper
             done.add(name)
             lines.append(old if name in kept else wanted[name])
     missing = [text for name, text in wanted.items() if name not in done]
-    if operator is not None and public_key(operator).split(" ")[1] not in _blobs(before):
+    if operator is not None and public_key(operator).split(" ")[1] not in _key_words(before):
         missing.insert(0, f"{operator.strip()}\n".encode())
     if missing and lines and not lines[-1].endswith(b"\n"):
         lines.append(b"\n")
@@ -53,7 +53,7 @@ def authorized(rack: Rack, before: bytes, peers: Mapping[str, Peer | None], oper
 
 
 def node_of_line(rack: Rack, text: bytes) -> str | None:
-    """The node that a line of ours lets in; None for a line of others."""
+    """The node that a line of ours accepts; None for a line of others."""
     words = text.split()
     start = mark(rack, "").encode()
     if not words or words[0].startswith(b"#") or not words[-1].startswith(start):
@@ -61,7 +61,7 @@ def node_of_line(rack: Rack, text: bytes) -> str | None:
     return words[-1].removeprefix(start).decode("utf-8", "replace")
 
 
-def _blobs(content: bytes) -> set[str]:
+def _key_words(content: bytes) -> set[str]:
     """Every word of the lines that count; a key is one of them, wherever its options end."""
     lines = [text for text in content.decode("utf-8", "replace").splitlines() if not text.lstrip().startswith("#")]
     return {word for text in lines for word in text.split()}
@@ -69,7 +69,7 @@ def _blobs(content: bytes) -> set[str]:
 
 def changes(rack: Rack, before: bytes, after: bytes) -> list[Event]:
     """Return the differences, by the names of the nodes."""
-    old, new = _ours(rack, before), _ours(rack, after)
+    old, new = _our_keys(rack, before), _our_keys(rack, after)
     found = [
         *acted(Action.ALLOW_LOGIN, *(name for name in new if name not in old)),
         *acted(Action.UPDATE_LOGIN, *(name for name in old if new.get(name, old[name]) != old[name])),
@@ -80,6 +80,6 @@ def changes(rack: Rack, before: bytes, after: bytes) -> list[Event]:
     return found or [*acted(Action.REMOVE, "a line that is there twice")]
 
 
-def _ours(rack: Rack, content: bytes) -> dict[str, bytes]:
+def _our_keys(rack: Rack, content: bytes) -> dict[str, bytes]:
     named = ((node_of_line(rack, text), text) for text in content.splitlines())
     return {name: text for name, text in named if name is not None}

@@ -36,7 +36,7 @@ class NodeAccount:
 def account(entry: str, user: str) -> NodeAccount:
     """The account in a line of the user database. Raises ValueError unless it is this user's and one can log in."""
     fields = entry.rstrip("\n").split(":")
-    if len(fields) != 7 or "\n" in entry.rstrip("\n") or not (_number(fields[2]) and _number(fields[3])):
+    if len(fields) != 7 or "\n" in entry.rstrip("\n") or not (_is_number(fields[2]) and _is_number(fields[3])):
         raise ValueError(f"access-keys: unexpected probe output {entry[:80]!r}")
     name, home, shell = fields[0], fields[5], fields[6]
     if name != user:
@@ -48,7 +48,7 @@ def account(entry: str, user: str) -> NodeAccount:
     return NodeAccount(name, int(fields[2]), int(fields[3]), home.rstrip("/"))
 
 
-def _number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 

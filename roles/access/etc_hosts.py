@@ -25,7 +25,7 @@ def hosts(rack: Rack, node: Node, host_name: str, before: bytes) -> bytes:
     ValueError when the block is invalid, or when another line gives one of our names another address.
     """
     lines = before.splitlines(keepends=True)
-    start, stop = _block(lines)
+    start, stop = _block_slice(lines)
     own = own_names(rack, node, host_name)
     head, tail = ([_without(line, own) for line in part] for part in (lines[:start], lines[stop:]))
     contested(rack, own, node, [*head, *tail])
@@ -47,7 +47,7 @@ def block(rack: Rack, node: Node, own: list[str]) -> bytes:
     return "\n".join([f"{BEGIN}: written for the rack {rack.rack}", *lines, END, ""]).encode()
 
 
-def _block(lines: list[bytes]) -> tuple[int, int]:
+def _block_slice(lines: list[bytes]) -> tuple[int, int]:
     """Return the slice of our block; an empty one at the end when there is none."""
     starts = [number for number, line in enumerate(lines) if line.startswith(BEGIN.encode())]
     ends = [number for number, line in enumerate(lines) if line.startswith(END.encode())]
@@ -59,13 +59,13 @@ def _block(lines: list[bytes]) -> tuple[int, int]:
     return starts[0], ends[0] + 1
 
 
-def _fields(line: bytes) -> list[str]:
+def _line_fields(line: bytes) -> list[str]:
     return line.partition(b"#")[0].decode("utf-8", "surrogateescape").split()
 
 
 def _without(line: bytes, own: list[str]) -> bytes:
     """A line without the node's own names if it is about loopback; empty when no name is left on it."""
-    fields = _fields(line)
+    fields = _line_fields(line)
     if not fields or not loopback(fields[0]):
         return line
     named = [word for word in fields[1:] if is_one_of(word, own)]
@@ -100,7 +100,7 @@ def contested(rack: Rack, own: list[str], node: Node, lines: list[bytes]) -> Non
     wanted = {name.lower(): str(other.address) for name, other in rack.nodes.items()}
     wanted |= {name.lower(): str(node.address) for name in own}
     for line in lines:
-        fields = _fields(line)
+        fields = _line_fields(line)
         for word in fields[1:]:
             address = wanted.get(word.lower())
             if address is not None and fields[0] != address:

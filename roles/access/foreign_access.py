@@ -65,10 +65,10 @@ def _details(
             if (words[0] == "host" and "*" in words[1:]) or words[:2] == ["match", "all"]:
                 yield f"{path}:{number}", "these ssh options apply to logins to the nodes as well"
         elif path != entry or (node_of_line(rack, raw) is None and not _is_operator(text, operator)):
-            yield f"{path}:{number}", _key(text)
+            yield f"{path}:{number}", _shown_key(text)
 
 
-def _key(text: str) -> str:
+def _shown_key(text: str) -> str:
     """What is shown of a key: never the key itself, nor its options, which may hold secrets."""
     line = _LINE.fullmatch(text)
     try:
@@ -78,7 +78,7 @@ def _key(text: str) -> str:
     if line is None or not blob:
         return "a line that is not a key of a known form"
     fingerprint = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
-    what = "accepts certificates of" if "cert-authority" in (line["options"] or "").lower() else "lets in"
+    what = "accepts certificates of" if "cert-authority" in (line["options"] or "").lower() else "accepts"
     comment = printable_line(line["comment"] or "")[:_LONGEST]
     return f"{what} SHA256:{fingerprint} ({comment or 'no comment'})"
 

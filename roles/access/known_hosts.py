@@ -23,7 +23,7 @@ def known_hosts(rack: Rack, before: bytes, peers: Mapping[str, Peer | None]) -> 
     for name, node in rack.nodes.items():
         peer = peers.get(name)
         keys = peer.host_keys if peer is not None else pinned(rack, node, before)
-        lines += [f"{_hosts(rack, node)} {key}" for key in keys]
+        lines += [f"{_host_names(rack, node)} {key}" for key in keys]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -32,16 +32,16 @@ def pinned(rack: Rack, node: Node, content: bytes) -> tuple[str, ...]:
     found = []
     for line in content.decode("utf-8", "replace").splitlines():
         hosts, _, key = line.partition(" ")
-        if hosts.split(",")[0] == _host(rack, node.name) and KEY.fullmatch(key):
+        if hosts.split(",")[0] == _host_name(rack, node.name) and KEY.fullmatch(key):
             found.append(public_key(key))
     return tuple(sorted(set(found)))
 
 
-def _hosts(rack: Rack, node: Node) -> str:
-    return ",".join(_host(rack, name) for name in called(rack, node))
+def _host_names(rack: Rack, node: Node) -> str:
+    return ",".join(_host_name(rack, name) for name in called(rack, node))
 
 
-def _host(rack: Rack, name: str) -> str:
+def _host_name(rack: Rack, name: str) -> str:
     return name if rack.access.port == SSH_PORT else f"[{name}]:{rack.access.port}"
 
 
@@ -80,14 +80,14 @@ def faults(rack: Rack, shown: str) -> list[str]:
     # ssh shows `StrictHostKeyChecking yes` as true, and other spellings as they are.
     spelled = {"true": "yes", "false": "no"}
     return [
-        f"ssh takes {key} {_shown(reported.get(key.lower(), []))} for the nodes, not {value}: {CLIENT} is not read, or "
-        f"after another file that says so; see {MAIN} and the drop-ins before it"
+        f"ssh takes {key} {_shown_values(reported.get(key.lower(), []))} for the nodes, not {value}: {CLIENT} is not "
+        f"read, or after another file that says so; see {MAIN} and the drop-ins before it"
         for key, value in settings(rack).items()
         if value not in [spelled.get(word, word) for word in reported.get(key.lower(), [])][:1]
     ]
 
 
-def _shown(values: list[str]) -> str:
+def _shown_values(values: list[str]) -> str:
     return re.sub(r"[^\x20-\x7e]", "?", values[0])[:80] if values else "nothing"
 
 

@@ -71,7 +71,7 @@ def key_pair(listing: str, account: NodeAccount) -> KeyPair:
 
 
 def entry(account: NodeAccount) -> str:
-    """The file with the keys that are let in."""
+    """The file with the keys that are accepted."""
     return f"{account.folder}/authorized_keys"
 
 

@@ -63,21 +63,21 @@ def for_step(host: Host, rack: Rack, step: str) -> PeerFacts:
     with rounds.lock:
         stage = (host.state.is_executing, step)
         if stage not in rounds.seen:
-            rounds.seen[stage] = _read(host.state, rack)
+            rounds.seen[stage] = _read_peers(host.state, rack)
         return rounds.seen[stage]
 
 
-def _read(state: State, rack: Rack) -> PeerFacts:
+def _read_peers(state: State, rack: Rack) -> PeerFacts:
     hosts = {other.data.get("node"): other for other in state.inventory.get_active_hosts()}
     named = {node.name: other for node, other in hosts.items() if node is not None}
-    peers = {name: _peer(rack, name, named[name]) for name in rack.nodes if name in named}
+    peers = {name: _peer_of_host(rack, name, named[name]) for name in rack.nodes if name in named}
     keys = {name: peer.key for name, peer in peers.items() if peer}
     twins = {name: twin for name in keys if (twin := node_key.duplicate_owner(name, list(keys), keys))}
     handed = {name: replace(peer, key=None) if peer and name in twins else peer for name, peer in peers.items()}
     return PeerFacts(handed, twins)
 
 
-def _peer(rack: Rack, name: str, host: Host) -> Peer | None:
+def _peer_of_host(rack: Rack, name: str, host: Host) -> Peer | None:
     try:
         return AccessFacts(host_facts.read(host, "access"), rack, rack.nodes[name]).peer
     except (UnknownError, ValueError):

@@ -88,8 +88,8 @@ def dropin_blockers(rack: Rack, listing: str) -> list[str]:
     included = False
     for line in found:
         if line.path == MAIN and line.keyword == "include" and not line.conditional:
-            included = included or _covers(line.value)
-        elif line.keyword in _wanted() and line.value.lower() != _wanted()[line.keyword]:
+            included = included or _covers_folder(line.value)
+        elif line.keyword in _wanted_settings() and line.value.lower() != _wanted_settings()[line.keyword]:
             early = not included if line.path == MAIN else line.path < DROPIN
             if line.conditional:
                 reported.append(f"{line} behind a Match, for some users or addresses; {line.removal}")
@@ -103,11 +103,11 @@ def dropin_blockers(rack: Rack, listing: str) -> list[str]:
     return reported
 
 
-def _covers(value: str) -> bool:
+def _covers_folder(value: str) -> bool:
     return bool({f"{FOLDER}/*.conf", "sshd_config.d/*.conf", f"{FOLDER}/*"} & set(value.replace('"', "").split()))
 
 
-def _wanted() -> dict[str, str]:
+def _wanted_settings() -> dict[str, str]:
     return {key.lower(): value for key, value in SETTINGS.items()}
 
 
@@ -118,7 +118,7 @@ def effective_problems(rack: Rack, shown: str) -> list[Event]:
     reported = dict(line.partition(" ")[::2] for line in shown.splitlines())
     return [
         value_change(key, reported.get(key, "nothing")[:60], value)
-        for key, value in _wanted().items()
+        for key, value in _wanted_settings().items()
         if reported.get(key) != value
     ]
 
@@ -174,7 +174,7 @@ def proof(rack: Rack, address: str) -> str:
     """
     if not rack.access.hardening:
         return "true"
-    text = "\n".join(f"{key} {value}" for key, value in _wanted().items())
+    text = "\n".join(f"{key} {value}" for key, value in _wanted_settings().items())
     return (
         f"sshd -T | grep -xF '{text}' | sort -u | wc -l | grep -qxF {len(SETTINGS)} || "
         f"{{ echo 'sshd -T does not show what {DROPIN} says'; exit 1; }}\n"

@@ -92,7 +92,7 @@ def _on_trial(
             yield remote_files.put_managed(wanted)
         # systemd has sent its signal when it answers; sshd acts on it a moment later.
         yield sudo_script(f"{sshd.reload()}; sleep 1")
-        yield FunctionCommand(_prove, (sshd.proof(view.rack, str(view.node.address)),), {})
+        yield FunctionCommand(_prove_login, (sshd.proof(view.rack, str(view.node.address)),), {})
         yield trial.keep(f"rm -f {sshd.AT_BOOT}", stdin="")
         kept = True
     finally:
@@ -101,7 +101,7 @@ def _on_trial(
             trial.take_back(host, "the old sshd configuration")
 
 
-def _prove(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
+def _prove_login(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
     """A new login works, and sshd does what is declared."""
     output = ["the proof could not be run"]
     for attempt in range(ATTEMPTS):

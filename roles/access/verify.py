@@ -96,7 +96,7 @@ def test_nothing_is_on_trial(node: Node, machine: Machine) -> None:
 
 
 def test_key_is_private_and_its_own(node: Node, machine: Machine, rack: Rack) -> None:
-    """Only its owner reads the private key; no other node has it, as the keys that are let in from them show."""
+    """Only its owner reads the private key; no other node has it, as the keys that are accepted from them show."""
     folder = f"~{rack.access.user}/.ssh"
     shown = machine.run(f"stat -c '%a %U' {folder}/{NAME} {folder}").stdout.splitlines()
     wanted = [f"600 {rack.access.user}", f"700 {rack.access.user}"]
@@ -109,4 +109,4 @@ def test_key_is_private_and_its_own(node: Node, machine: Machine, rack: Rack) ->
     assert not same, f"{node.name}: its private key is that of {', '.join(same)} as well"
     let_in = [line.split()[-1] for line in lines if f" sparkrack:{rack.rack}:" in line]
     missing = [name for name in rack.nodes if f"sparkrack:{rack.rack}:{name}" not in let_in]
-    assert not missing, f"{node.name}: does not let in {', '.join(missing)}"
+    assert not missing, f"{node.name}: does not accept {', '.join(missing)}"

@@ -255,7 +255,7 @@ class BlackboxFacts:
         """Why the role may not change this node. Reads everything, so that an unknown fact is reported before a
         change.
         """
-        # Each text, also where a part is left alone: half a node that is known is no ground to change it.
+        # Each text, also where a part is left alone: half a node that is known is not a reason to change it.
         _ = [self.before(path) for path in PATHS]
         _ = (self.reading.text(MODES), self.units, self.manager, self.sysctls, self.persistent)
         listings = {

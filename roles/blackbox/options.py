@@ -68,7 +68,7 @@ def _count_or_false(value: object) -> object:
 def _remote(value: object) -> object:
     if value is not False and value not in ("tls", "plain"):
         raise invalid(
-            "{value} is no way for a journal to leave a node",
+            "{value} is not a way for a journal to leave a node",
             "write tls (encrypted, both ends have certificates), plain (readable on the management network), or false",
         )
     return value
@@ -77,7 +77,7 @@ def _remote(value: object) -> object:
 def _netconsole(value: object) -> object:
     if value is not False and value != "plain":
         raise invalid(
-            "{value} is no way for messages of a kernel to leave a node",
+            "{value} is not a way for messages of a kernel to leave a node",
             "write plain (netconsole cannot be encrypted: readable on the management network), or false",
         )
     return value

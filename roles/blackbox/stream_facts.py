@@ -137,7 +137,7 @@ class StreamFacts:
 
     @cached_property
     def blockers(self) -> tuple[str, ...]:
-        """Why no journal may leave or reach this node. Reads everything: half a node that is known is no ground to
+        """Why no journal may leave or reach this node. Reads everything: half a node that is known is not a reason to
         change it.
         """
         _ = [self.before(path) for path in PATHS]

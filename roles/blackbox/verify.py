@@ -585,5 +585,5 @@ def test_the_boot_has_its_evidence(
             if found["boot"] != boot:
                 faults.append(f"{path} is about boot {found['boot']}")
         except (ValueError, TypeError, KeyError):
-            faults.append(f"{path} is no evidence: {done.stdout[:40]!r}")
+            faults.append(f"{path} is not evidence: {done.stdout[:40]!r}")
     report.judge(f"{node.name}: {fault}" for fault in faults)

@@ -15,24 +15,24 @@ def _setting(key: str) -> str:
     return f"[ ! -e {CONFIG} ] || grep -oE '\"{key}\"[[:space:]]*:[[:space:]]*{value}' {CONFIG} || [ $? -eq 1 ]"
 
 
-def _value(text: str) -> str | None:
+def _value_of_output(text: str) -> str | None:
     lines = text.splitlines()
     return lines[-1].partition(":")[2].strip().strip('"') if lines else None
 
 
 def _log_size(text: str) -> str | None:
-    value = _value(text)
+    value = _value_of_output(text)
     return None if value is None else value.upper()
 
 
 def _log_files(text: str) -> int | str | None:
-    value = _value(text)
+    value = _value_of_output(text)
     return int(value) if value and value.isascii() and value.isdecimal() else value
 
 
 def _live_restore(text: str) -> bool:
     """A node without the setting has it off."""
-    return _value(text) == "true"
+    return _value_of_output(text) == "true"
 
 
 def _ceiling(text: str) -> str | None:
@@ -48,7 +48,7 @@ def _ceiling(text: str) -> str | None:
 
 ADOPT = (
     AdoptedOption("memory", f"systemctl show -p MemoryMax --value {CONTAINER_SLICE}", _ceiling),
-    AdoptedOption("logs", _setting("log-driver"), _value),
+    AdoptedOption("logs", _setting("log-driver"), _value_of_output),
     AdoptedOption("log_size", _setting("max-size"), _log_size),
     AdoptedOption("log_files", _setting("max-file"), _log_files),
     AdoptedOption("live_restore", _setting("live-restore"), _live_restore),

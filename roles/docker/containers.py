@@ -51,11 +51,13 @@ def running(listing: str) -> list[Container]:
         path = words[0]
         if len(words) != 3 or not path.startswith(f"{CGROUPS}/") or not _PLACE.fullmatch(path.rsplit("/", 1)[-1]):
             raise ValueError(f"running containers: unexpected probe output {line[:120]!r}")
-        found.append(Container(path, _bytes(words[1], line), 0 if words[2] == "-" else _bytes(words[2], line)))
+        found.append(
+            Container(path, _parse_bytes(words[1], line), 0 if words[2] == "-" else _parse_bytes(words[2], line))
+        )
     return found
 
 
-def _bytes(word: str, line: str) -> int | None:
+def _parse_bytes(word: str, line: str) -> int | None:
     if word == "max":
         return None
     if not re.fullmatch(r"[0-9]+", word):
@@ -69,8 +71,8 @@ def limits(found: list[Container], docker: DockerOptions) -> dict[Container, int
     A smaller limit of its own stays.
     """
     most = mebibytes(docker.memory) * 1024 * 1024
-    shall = {one: most if one.memory is None else min(one.memory, most) for one in found if not one.build}
-    return {one: limit for one, limit in shall.items() if (one.memory, one.swap) != (limit, 0)}
+    target = {one: most if one.memory is None else min(one.memory, most) for one in found if not one.build}
+    return {one: limit for one, limit in target.items() if (one.memory, one.swap) != (limit, 0)}
 
 
 def limit_changes(found: dict[Container, int]) -> list[Event]:

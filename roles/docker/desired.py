@@ -71,11 +71,11 @@ def _options(found: Any) -> list[str]:
         found = []
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise ValueError("exec-opts is not a list of texts")
-    shall = f"{DRIVER}=systemd"
+    target = f"{DRIVER}=systemd"
     drivers = [one for one in found if one.partition("=")[0] == DRIVER]
-    if drivers == [shall]:
+    if drivers == [target]:
         return found
-    return [*(one for one in found if one not in drivers), shall]
+    return [*(one for one in found if one not in drivers), target]
 
 
 def at(config: Mapping[str, Any], path: Path) -> Any:
@@ -93,10 +93,10 @@ def at(config: Mapping[str, Any], path: Path) -> Any:
 def differences(config: Mapping[str, Any], docker: DockerOptions) -> dict[Path, tuple[Any, Any]]:
     """Return our settings that differ: actual and desired value."""
     found = {path: (at(config, path), value) for path, value in wanted(config, docker).items()}
-    return {path: pair for path, pair in found.items() if _same(pair[0]) != _same(pair[1])}
+    return {path: pair for path, pair in found.items() if _canonical_text(pair[0]) != _canonical_text(pair[1])}
 
 
-def _same(value: Any) -> str:
+def _canonical_text(value: Any) -> str:
     """A value as text that does not depend on the order of keys. (In Python, 1 equals True.)"""
     return json.dumps(value, sort_keys=True)
 
@@ -123,9 +123,9 @@ def setting_changes(config: Mapping[str, Any], docker: DockerOptions) -> list[Ev
     """Return the changes of a daemon.json, setting by setting. Other values are not shown: they may be secrets."""
     removed = (f"log-opts {key} is removed, {docker.logs} has no such option" for key in foreign(config, docker))
     changes = [Event(EventKind.CHANGE, path=CONFIG, action=Action.SET, detail=text) for text in removed]
-    for path, (now, shall) in differences(config, docker).items():
+    for path, (now, target) in differences(config, docker).items():
         old = "none" if now is None else json.dumps(now)
-        changes.append(field_change(CONFIG, " ".join(path), old, json.dumps(shall)))
+        changes.append(field_change(CONFIG, " ".join(path), old, json.dumps(target)))
     return changes
 
 

@@ -43,7 +43,7 @@ class DockerFacts:
     rack: Rack
 
     @cached_property
-    def _said(self) -> Mapping[str, list[str]]:
+    def _reported_values(self) -> Mapping[str, list[str]]:
         reported: dict[str, list[str]] = {}
         for line in self.reading.text(ENGINE).splitlines():
             what, _, value = line.partition(" ")
@@ -52,8 +52,8 @@ class DockerFacts:
             reported.setdefault(what, []).append(value)
         return reported
 
-    def _one(self, what: str) -> str | None:
-        values = self._said.get(what, [])
+    def _single_value(self, what: str) -> str | None:
+        values = self._reported_values.get(what, [])
         return values[0] if values else None
 
     @cached_property
@@ -66,29 +66,32 @@ class DockerFacts:
     @cached_property
     def config(self) -> Mapping[str, Any]:
         """Parsed daemon.json."""
-        return dict(_of(desired.CONFIG, lambda: json_edit.parse(self.text)))
+        return dict(_name_file_in_error(desired.CONFIG, lambda: json_edit.parse(self.text)))
 
     @cached_property
     def after(self) -> str:
         """The desired daemon.json, without the additions of NVIDIA's tool."""
-        return str(_of(desired.CONFIG, lambda: desired.edited(self.text, self.rack.options(DockerOptions))))
+        return str(
+            _name_file_in_error(desired.CONFIG, lambda: desired.edited(self.text, self.rack.options(DockerOptions)))
+        )
 
     @cached_property
     def mode(self) -> str | None:
         """Problem of owner, mode and kind of the daemon.json, or None."""
-        stat = self._one("stat")
+        stat = self._single_value("stat")
         return desired.mode_fault(stat) if stat else None
 
     @property
     def new_mode(self) -> str:
         """Its mode after the run."""
-        return desired.mode_of(self._one("stat"))
+        return desired.mode_of(self._single_value("stat"))
 
     @cached_property
     def nvidia(self) -> bool:
         """Whether NVIDIA's runtime must be added."""
         return (
-            "nvidia-ctk" in self._said and _of(desired.CONFIG, lambda: desired.at(self.config, desired.NVIDIA)) is None
+            "nvidia-ctk" in self._reported_values
+            and _name_file_in_error(desired.CONFIG, lambda: desired.at(self.config, desired.NVIDIA)) is None
         )
 
     @property
@@ -99,34 +102,34 @@ class DockerFacts:
     @property
     def installed(self) -> bool:
         """Whether an engine is installed."""
-        return "dockerd" in self._said
+        return "dockerd" in self._reported_values
 
     @property
     def packages(self) -> list[str]:
         """The packages that make one, of those that apt knows; docker-ce if it can be had."""
-        known = self._said.get("candidate", [])
+        known = self._reported_values.get("candidate", [])
         family = ("docker-ce", "docker-ce-cli") if "docker-ce" in known else ("docker.io", "docker-cli")
         return [name for name in family if name in known] if family[0] in known else []
 
     @property
     def masked(self) -> list[str]:
         """Links that forbid systemd to start a unit that docker needs."""
-        return self._said.get("masked", [])
+        return self._reported_values.get("masked", [])
 
     @property
     def enabled(self) -> bool:
         """Whether the engine starts at boot."""
-        return "enabled" in self._said
+        return "enabled" in self._reported_values
 
     @property
     def runs(self) -> bool:
         """Whether the engine is running."""
-        return "command" in self._said
+        return "command" in self._reported_values
 
     @cached_property
     def command(self) -> list[str]:
         """Command line of the running dockerd; empty when none runs."""
-        line = self._one("command")
+        line = self._single_value("command")
         words = _decoded(line).decode("utf-8", "surrogateescape").split("\0")[:-1] if line else []
         if line and not words:
             raise ValueError(f"{ENGINE}: the command line of dockerd is empty")
@@ -135,7 +138,7 @@ class DockerFacts:
     @cached_property
     def started(self) -> Mapping[str, Any] | None:
         """The daemon.json that the running dockerd runs with; None when that is not known."""
-        line = self._one("with")
+        line = self._single_value("with")
         if line is None:
             return None
         try:
@@ -147,7 +150,7 @@ class DockerFacts:
     @property
     def last(self) -> str | None:
         """The id of the start that a daemon.json is kept for."""
-        return self._one("start") if self.started is not None else None
+        return self._single_value("start") if self.started is not None else None
 
     @cached_property
     def pending(self) -> list[desired.Path]:
@@ -156,7 +159,7 @@ class DockerFacts:
             return []
         started = self.started
         found = list(desired.differences(started, self.rack.options(DockerOptions)))
-        has_tool = "nvidia-ctk" in self._said
+        has_tool = "nvidia-ctk" in self._reported_values
         return found + ([desired.NVIDIA] if has_tool and desired.at(started, desired.NVIDIA) is None else [])
 
     @cached_property
@@ -234,14 +237,14 @@ class DockerFacts:
         """Why the role may not change this node. Reads everything: an unknown fact is reported before any change."""
         self.running, self.apart, self.after, self.mode, self.nvidia, self.pending, self.unit_blockers  # noqa: B018
         faults = desired.flags_in_the_way(self.command)
-        cgroup = self._one("cgroup")
+        cgroup = self._single_value("cgroup")
         if cgroup and not cgroup.endswith("/docker.service"):
             faults.append(f"dockerd runs in {cgroup.partition('::')[2]}, not as docker.service; stop that one first")
         if not self.installed and not self.packages:
             faults.append(
                 "no engine is installed, and apt knows neither docker-ce nor docker.io; is a repository there?"
             )
-        if self.rack.options(DockerOptions).live_restore and "swarm" in self._said:
+        if self.rack.options(DockerOptions).live_restore and "swarm" in self._reported_values:
             faults.append(
                 "docker.live_restore: this node is in a docker swarm, with which docker does not start then; "
                 "take it out (docker swarm leave), or write live_restore: false"
@@ -281,7 +284,7 @@ def _decoded(line: str) -> bytes:
         raise ValueError(f"{ENGINE}: unexpected probe output {line[:60]!r}") from None
 
 
-def _of(file: str, do: Callable[[], Any]) -> Any:
+def _name_file_in_error(file: str, do: Callable[[], Any]) -> Any:
     """Return the result of `do`; a ValueError names the file."""
     try:
         return do()

@@ -37,7 +37,7 @@ def parse(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text, parse_constant=_constant)
         if isinstance(value, dict):
-            _check(text, _skip(text, 0))
+            _check_duplicate_keys(text, _skip_space(text, 0))
     except json.JSONDecodeError as error:
         raise ValueError(f"is no JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
     except RecursionError:
@@ -54,17 +54,17 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     """
     if not text.strip(" \t\r\n"):
         text = "{}\n"
-    at = _skip(text, 0)
+    at = _skip_space(text, 0)
     for depth, key in enumerate(path):
-        rest = _nested(path[depth + 1 :], value)
+        rest = _nest_value(path[depth + 1 :], value)
         members = _members(text, at)
         member = next((one for one in members if one.key == key), None)
         if member is None:
-            return _insert(text, at, members, key, rest)
+            return _insert_member(text, at, members, key, rest)
         last = depth == len(path) - 1
         if last or member.value is None:
             flat = bool(member.value) and "\n" not in text[member.value_from : member.end]
-            written = json.dumps(rest) if flat else _written(rest, _before(text, member.start), text)
+            written = json.dumps(rest) if flat else _written(rest, _space_before(text, member.start), text)
             return text[: member.value_from] + written + text[member.end :]
         if not isinstance(member.value, dict):
             raise ValueError(f"{' '.join(path[: depth + 1])} is not an object")  # noqa: TRY004 - as above
@@ -74,7 +74,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
 
 def drop(text: str, path: Sequence[str]) -> str:
     """The text without the member at a path of keys; unchanged when it is not there."""
-    at = _skip(text, 0)
+    at = _skip_space(text, 0)
     for depth, key in enumerate(path):
         members = _members(text, at)
         place = next((number for number, one in enumerate(members) if one.key == key), None)
@@ -94,45 +94,45 @@ def drop(text: str, path: Sequence[str]) -> str:
     return text
 
 
-def _insert(text: str, at: int, members: Sequence[_Member], key: str, value: Any) -> str:
+def _insert_member(text: str, at: int, members: Sequence[_Member], key: str, value: Any) -> str:
     """A new member behind the last one, laid out like that."""
     if members:
         last = members[-1]
-        space = _before(text, last.start)
+        space = _space_before(text, last.start)
         colon = text[last.colon_from : last.value_from]
         member = f"{json.dumps(key)}{colon}{_written(value, space, text)}"
         return f"{text[: last.end]},{space}{member}{text[last.end :]}"
     close = text.index("}", at)
     if "\n" not in text.strip() and text.strip() != "{}":
         return f"{text[: at + 1]}{json.dumps(key)}: {_written(value, '', text)}{text[close:]}"
-    line = ("\r\n" if "\r\n" in text else "\n") + _lead(text, at)
-    space = line + _indent(text)
+    line = ("\r\n" if "\r\n" in text else "\n") + _leading_space(text, at)
+    space = line + _member_indentation(text)
     return f"{text[: at + 1]}{space}{json.dumps(key)}: {_written(value, space, text)}{line}{text[close:]}"
 
 
-def _lead(text: str, at: int) -> str:
+def _leading_space(text: str, at: int) -> str:
     """The white space that the line of a place begins with."""
     start = text.rfind("\n", 0, at) + 1
-    return text[start : min(at, _skip(text, start))]
+    return text[start : min(at, _skip_space(text, start))]
 
 
 def _written(value: Any, space: str, text: str) -> str:
     """A value as JSON whose lines follow the white space before its key."""
     if "\n" not in space:
         return json.dumps(value)
-    lines = json.dumps(value, indent=_indent(text)).split("\n")
+    lines = json.dumps(value, indent=_member_indentation(text)).split("\n")
     return space.join(lines) if len(lines) > 1 else lines[0]
 
 
-def _indent(text: str) -> str:
+def _member_indentation(text: str) -> str:
     """Return the indentation of the outermost members of an object."""
-    at = _skip(text, 0)
+    at = _skip_space(text, 0)
     members = _members(text, at)
-    space = _before(text, members[0].start) if members else ""
+    space = _space_before(text, members[0].start) if members else ""
     return space.rpartition("\n")[2] or INDENT
 
 
-def _before(text: str, at: int) -> str:
+def _space_before(text: str, at: int) -> str:
     """The white space before a place, from the last line break on."""
     start = at
     while start and text[start - 1] in " \t\r\n":
@@ -142,7 +142,7 @@ def _before(text: str, at: int) -> str:
     return lines[-1] if lines else space
 
 
-def _nested(path: Sequence[str], value: Any) -> Any:
+def _nest_value(path: Sequence[str], value: Any) -> Any:
     for key in reversed(path):
         value = {key: value}
     return value
@@ -151,19 +151,19 @@ def _nested(path: Sequence[str], value: Any) -> Any:
 def _members(text: str, at: int) -> list[_Member]:
     """The members of the object that begins at a place in valid JSON."""
     found = []
-    at = _skip(text, at + 1)
+    at = _skip_space(text, at + 1)
     while text[at] == '"':
         key, after = _DECODER.raw_decode(text, at)
-        value_from = _skip(text, _skip(text, after) + 1)
+        value_from = _skip_space(text, _skip_space(text, after) + 1)
         value, end = _DECODER.raw_decode(text, value_from)
         found.append(_Member(key, at, after, value_from, end, value))
-        at = _skip(text, end)
+        at = _skip_space(text, end)
         if text[at] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_space(text, at + 1)
     return found
 
 
-def _check(text: str, at: int) -> None:
+def _check_duplicate_keys(text: str, at: int) -> None:
     """Raise ValueError for a key that an object has twice."""
     seen = set()
     for member in _members(text, at):
@@ -172,10 +172,10 @@ def _check(text: str, at: int) -> None:
             raise ValueError(f"{json.dumps(member.key)} is there twice, the second time in line {line}")
         seen.add(member.key)
         if isinstance(member.value, Mapping):
-            _check(text, member.value_from)
+            _check_duplicate_keys(text, member.value_from)
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at
 

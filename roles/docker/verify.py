@@ -92,7 +92,7 @@ def test_every_container_is_bounded(node: Node, machine: Machine, rack: Rack, re
         name, memory, swap, _, cgroup = line.split(" ", 4)
         name = name.lstrip("/")
         if not 0 < int(memory) <= most:
-            faults.append(f"{node.name}: container {name} may take {_size(memory)}, wanted at most {ceiling}")
+            faults.append(f"{node.name}: container {name} may take {_size_text(memory)}, wanted at most {ceiling}")
         elif swap != memory:
             faults.append(f"{node.name}: container {name} may swap, wanted --memory-swap equal to --memory")
         if not cgroup.startswith(f"/{CONTAINER_SLICE}/"):
@@ -100,7 +100,7 @@ def test_every_container_is_bounded(node: Node, machine: Machine, rack: Rack, re
     report.judge(faults)
 
 
-def _size(memory: str) -> str:
+def _size_text(memory: str) -> str:
     return "all memory" if memory == "0" else f"{memory} bytes"
 
 

@@ -48,14 +48,14 @@ def close(facts: DriverFacts) -> Changeset:
     events = [file_diff(upgrade_blockers.CONF, facts.conf, wanted)] if facts.conf != wanted else []
     events += acted(Action.STOP_AND_MASK, *(unit.name for unit in facts.open))
     events += file_acted(Action.MOVE, *(unit.instead for unit in facts.open if unit.instead))
-    commands = [_mask(facts.open)] if facts.open else []
+    commands = [_mask_command(facts.open)] if facts.open else []
     if facts.conf != wanted:
         check = 'apt-config -c "$new" dump > /dev/null'
         commands.append(remote_files.put(upgrade_blockers.CONF, wanted, mode="644", check=check))
     return Changeset(events=tuple(events), commands=tuple(commands))
 
 
-def _mask(units: list[upgrade_blockers.UpgradeUnit]) -> StringCommand:
+def _mask_command(units: list[upgrade_blockers.UpgradeUnit]) -> StringCommand:
     """One that upgrades right now is waited for: stopped, it would leave dpkg in the middle. Stopped before it is
     masked, since the mask is what the next run looks at, and again after it: nothing starts it any more by then."""
     names = quote(*(unit.name for unit in units))

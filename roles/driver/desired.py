@@ -78,7 +78,7 @@ def packages(listing: str) -> list[NodePackage]:
 
 
 def listed(more: str = "") -> str:
-    """Shell text that prints them; `more` is done with each line of a pipe, where what is nowhere is no failure."""
+    """Shell text that prints them; `more` is done with each line of a pipe, where what is nowhere is not a failure."""
     names = " ".join(f"'{name}'" for name in HELD)
     query = "dpkg-query -W -f '${binary:Package} ${Version} ${Status}\\n'"
     return f"{{ {query} {names} 2>/dev/null || [ $? -eq 1 ]; }}{more}"
@@ -111,7 +111,7 @@ def major(driver: DriverOptions) -> str:
 # claim: driver.packages
 def of_the_driver(found: Iterable[NodePackage], number: str) -> list[NodePackage]:
     """The packages on a node that have the version of the driver of that major."""
-    return [one for one in found if one.there and _major(one) == number]
+    return [one for one in found if one.there and _major_version(one) == number]
 
 
 def blockers(
@@ -119,7 +119,7 @@ def blockers(
 ) -> list[str]:
     """Why the declared driver cannot be put beside what is there. `source`: what asks for its version."""
     wanted = major(driver)
-    others = [one for one in found if one.there and WHOLE.fullmatch(one.bare) and _major(one) != wanted]
+    others = [one for one in found if one.there and WHOLE.fullmatch(one.bare) and _major_version(one) != wanted]
     return [
         f"{one.bare} {one.version} is installed and {source} {driver.version}: one major "
         "version replaces another only by removing packages, which is left to the operator (docs/runbooks/driver.md)"
@@ -187,6 +187,6 @@ def changes(found: Iterable[NodePackage], wanted: Iterable[str]) -> list[Event]:
     return events
 
 
-def _major(one: NodePackage) -> str | None:
+def _major_version(one: NodePackage) -> str | None:
     match = OF_A_MAJOR.fullmatch(one.bare)
     return match["major"] if match else None

@@ -21,7 +21,7 @@ def reasons(
     """
     lines = []
     if driver.kernel is not None and kernel != driver.kernel:
-        lines.append(f"kernel {kernel} runs, {driver.kernel} is declared{_newer(found, driver.kernel)}")
+        lines.append(f"kernel {kernel} runs, {driver.kernel} is declared{_newer_kernel(found, driver.kernel)}")
     installed = {upstream(one.version) for one in of_the_driver(found, major(driver)) if one.installed}
     running = set(loaded.split())
     if strange := [word for word in running if not re.fullmatch(r"[0-9][0-9A-Za-z.+~-]*", word)]:
@@ -41,16 +41,16 @@ def upstream(version: str) -> str:
 
 
 # claim: driver.grub-newest
-def _newer(found: Iterable[NodePackage], kernel: str) -> str:
+def _newer_kernel(found: Iterable[NodePackage], kernel: str) -> str:
     """GRUB starts the newest kernel that is installed, so that a reboot alone does not bring an older one."""
     names = [
         one.bare.removeprefix("linux-image-") for one in found if one.there and one.bare.startswith("linux-image-")
     ]
-    newer = [name for name in names if name[:1].isdigit() and _order(name) > _order(kernel)]
+    newer = [name for name in names if name[:1].isdigit() and _version_order(name) > _version_order(kernel)]
     if not newer:
         return ""
-    return f"; {max(newer, key=_order)} is newer and what GRUB starts (docs/runbooks/driver.md)"
+    return f"; {max(newer, key=_version_order)} is newer and what GRUB starts (docs/runbooks/driver.md)"
 
 
-def _order(kernel: str) -> list[int]:
+def _version_order(kernel: str) -> list[int]:
     return [int(number) for number in re.findall(r"[0-9]+", kernel)]

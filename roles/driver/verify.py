@@ -26,7 +26,7 @@ def test_the_declared_driver_is_installed(
     node: Node, machine: Machine, driver: DriverOptions, report: CheckReporter
 ) -> None:
     """Every package of the driver that `dpkg -l` shows, and there is one that pulls in all of it."""
-    found = _listed(node, machine)
+    found = _listed_packages(node, machine)
     number = desired.major(driver)
     ours = [(status, name, version) for status, name, version in found if _is_of(name, number)]
     faults = [] if any(desired.WHOLE.fullmatch(name) for _, name, _ in ours) else [f"no nvidia-driver-{number}-open"]
@@ -48,7 +48,7 @@ def test_what_must_not_move_is_on_hold(
     showing = machine.run("apt-mark showhold")
     assert showing.rc == 0, f"{node.name}: apt-mark: {showing.stderr.strip()}"
     on_hold = {name.partition(":")[0] for name in showing.stdout.split()}
-    names = [name for _, name, _ in _listed(node, machine)]
+    names = [name for _, name, _ in _listed_packages(node, machine)]
     report.judge(f"{node.name}: {name} is not on hold" for name in names if desired.held(name) and name not in on_hold)
 
 
@@ -113,7 +113,11 @@ def test_the_declared_driver_is_loaded(node: Node, machine: Machine, driver: Dri
     assert answer.rc == 0, f"{node.name}: nvidia-smi does not reach the driver; reboot required: {reported}"
     # Loaded is 580.159.03 where the package is 580.159.03-0ubuntu1.
     assert reported, f"{node.name}: nvidia-smi names no driver"
-    wrong = [one for one in reported.split() if not desired.is_version(one, driver.version) and not _same(one, driver)]
+    wrong = [
+        one
+        for one in reported.split()
+        if not desired.is_version(one, driver.version) and not _is_same_version(one, driver)
+    ]
     assert not wrong, f"{node.name}: driver {', '.join(wrong)} is loaded, wanted {driver.version}"
 
 
@@ -124,7 +128,7 @@ def test_no_reboot_is_asked_for(node: Node, machine: Machine, driver: DriverOpti
     assert not asked.stdout, f"{node.name}: reboot required, asked for by {names}"
 
 
-def _listed(node: Node, machine: Machine) -> list[tuple[str, str, str]]:
+def _listed_packages(node: Node, machine: Machine) -> list[tuple[str, str, str]]:
     """Status, name and version of everything that dpkg lists as being there."""
     listing = machine.run("dpkg -l")
     assert listing.rc == 0, f"{node.name}: dpkg: {listing.stderr.strip()}"
@@ -137,5 +141,5 @@ def _is_of(name: str, number: str) -> bool:
     return match is not None and match["major"] == number
 
 
-def _same(loaded: str, driver: DriverOptions) -> bool:
+def _is_same_version(loaded: str, driver: DriverOptions) -> bool:
     return loaded == driver.version.rpartition("-")[0]

@@ -128,8 +128,8 @@ def _on_trial(host: Host, progress: Rollout, view: FabricFacts, seconds: int) ->
         shadows = scripts.shadow(view.adopted, remote_files.encoded(foreign_netplan.EMPTY_NETPLAN))
         yield _activate(after, shadows + scripts.activate(desired.wanted(rack, node), view.now))
         peers = progress.done | _right_already(host, view)
-        yield FunctionCommand(_prove, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
-        yield _keep(after, trial, view.adopted)
+        yield FunctionCommand(_prove_network, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
+        yield _keep_file(after, trial, view.adopted)
         kept = True
     finally:
         # pyinfra ends an operation at its first failing command by closing this generator.
@@ -159,7 +159,7 @@ def _activate(content: bytes, activate: str) -> PyinfraCommand:
     )
 
 
-def _keep(content: bytes, trial: PendingChange, adopted: Mapping[str, bytes]) -> PyinfraCommand:
+def _keep_file(content: bytes, trial: PendingChange, adopted: Mapping[str, bytes]) -> PyinfraCommand:
     away = "".join(
         f"install -d -m 700 {remote_files.BACKUPS}; mv -fT {quote(path, remote_files.backup(path, before))}; "
         f"rm -f {quote(scripts.hidden(path))}; "
@@ -172,7 +172,7 @@ def _keep(content: bytes, trial: PendingChange, adopted: Mapping[str, bytes]) ->
     )
 
 
-def _prove(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
+def _prove_network(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
     """Management and fabric work, seen through a new connection."""
     try:
         fine, output = run_on_new_connection(host, script)

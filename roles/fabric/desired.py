@@ -57,7 +57,7 @@ def netplan(rack: Rack, node: Node) -> bytes | None:
     """Our netplan file for a node, or None when it has no cable.
 
     Interfaces are `optional`, so that a node whose cable is out still boots without waiting for it. Router
-    advertisements are ignored: the fabric is no way out.
+    advertisements are ignored: the fabric is not a way out.
     """
     addresses = addresses_of(rack, node.name)
     if not addresses:
@@ -69,17 +69,17 @@ def netplan(rack: Rack, node: Node) -> bytes | None:
         "  ethernets:",
     ]
     for address in addresses:
-        lines += _entry(rack, address.half.interface, None if address.vlan else address)
+        lines += _interface_lines(rack, address.half.interface, None if address.vlan else address)
     if rack.fabric.vlans:
         lines.append("  vlans:")
     for address in addresses:
         if address.vlan:
-            lines += _entry(rack, address.device, address)
+            lines += _interface_lines(rack, address.device, address)
             lines += [f"      id: {address.vlan}", f"      link: {address.half.interface}"]
     return ("\n".join(lines) + "\n").encode()
 
 
-def _entry(rack: Rack, name: str, address: Address | None) -> list[str]:
+def _interface_lines(rack: Rack, name: str, address: Address | None) -> list[str]:
     return [
         f"    {name}:",
         *([f"      addresses: [{address.interface}]"] if address else []),
@@ -113,10 +113,10 @@ def wanted(rack: Rack, node: Node) -> dict[str, InterfaceState]:
 def live(ip_json: str, names: list[str]) -> dict[str, InterfaceState]:
     """Parse the state of these interfaces from `ip -d -j address`. Raises ValueError for any other text."""
     links = parse_ip_links(ip_json)
-    return {name: _live(name, links.get(name)) for name in names}
+    return {name: _live_state(name, links.get(name)) for name in names}
 
 
-def _live(name: str, link: IpLink | None) -> InterfaceState:
+def _live_state(name: str, link: IpLink | None) -> InterfaceState:
     if link is None:
         return InterfaceState(known=False, up=False, mtu=0, addresses=frozenset())
     if link.flags is None or link.mtu is None or link.addresses is None:
@@ -134,14 +134,14 @@ def managed_interfaces(
     A VLAN interface was wanted when it has one of our names on a ConnectX-7 interface, or when it is gone and our
     file still has it, so that networkd has its units. A half was wanted when our file has it: its cable was moved.
     """
-    shall, own = wanted(rack, node), {name: now[name] for name in interfaces(rack, node)}
+    target, own = wanted(rack, node), {name: now[name] for name in interfaces(rack, node)}
     for name, was in now.items():
         in_file = f"\n    {name}:\n".encode() in (before or b"")
         if name not in VLAN_DEVICES:
             was_ours = in_file and was.known
         else:
             was_ours = on_the_fabric(was.tag) or (in_file and not was.known)
-        if name in shall or was_ours:
+        if name in target or was_ours:
             own[name] = was
     return own
 
@@ -149,8 +149,8 @@ def managed_interfaces(
 def problems(rack: Rack, node: Node, now: Mapping[str, InterfaceState]) -> list[Event]:
     """What differs between the live interfaces and the rack; empty when all is right."""
     found = []
-    shall = wanted(rack, node)
-    for name, want in shall.items():
+    target = wanted(rack, node)
+    for name, want in target.items():
         state = now[name]
         if not state.known:
             found.append(Event(EventKind.CHANGE, subject=name, detail="is not there"))
@@ -162,15 +162,15 @@ def problems(rack: Rack, node: Node, now: Mapping[str, InterfaceState]) -> list[
         if state.mtu != want.mtu:
             found.append(field_change(name, "mtu", state.mtu, want.mtu))
         if state.addresses != want.addresses:
-            found.append(value_change(name, _listed(state), _listed(want)))
+            found.append(value_change(name, _address_list(state), _address_list(want)))
     found += [
-        value_change(name, _listed(now[name]), "no address")
-        for name in uncabled_halves(shall, now)
+        value_change(name, _address_list(now[name]), "no address")
+        for name in uncabled_halves(target, now)
         if now[name].addresses
     ]
     return [
         *found,
-        *(value_change(name, now[name].tag, "removed") for name in stale_vlans(shall, now) if now[name].known),
+        *(value_change(name, now[name].tag, "removed") for name in stale_vlans(target, now) if now[name].known),
     ]
 
 
@@ -192,18 +192,18 @@ def link_problems(rack: Rack, node: Node, reports: Mapping[str, EthtoolReport]) 
     return lines
 
 
-def _listed(state: InterfaceState) -> str:
+def _address_list(state: InterfaceState) -> str:
     return ", ".join(sorted(state.addresses)) or "no address"
 
 
-def stale_vlans(shall: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState]) -> list[str]:
+def stale_vlans(target: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState]) -> list[str]:
     """VLAN interfaces that are wanted no longer."""
-    return [name for name in now if name in VLAN_DEVICES and name not in shall]
+    return [name for name in now if name in VLAN_DEVICES and name not in target]
 
 
-def uncabled_halves(shall: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState]) -> list[str]:
+def uncabled_halves(target: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState]) -> list[str]:
     """Halves that hold a cable no longer: they keep nothing of what they had for it."""
-    return [name for name in now if name not in VLAN_DEVICES and name not in shall]
+    return [name for name in now if name not in VLAN_DEVICES and name not in target]
 
 
 def missing(rack: Rack, node: Node, now: Mapping[str, InterfaceState]) -> list[str]:

@@ -56,7 +56,7 @@ class FabricFacts:
     node: Node
 
     @cached_property
-    def _live(self) -> Mapping[str, desired.InterfaceState]:
+    def _live_interfaces(self) -> Mapping[str, desired.InterfaceState]:
         try:
             return desired.live(self.reading.text(LINKS), [*sorted(INTERFACES), *VLAN_DEVICES])
         except ValueError as error:
@@ -65,7 +65,7 @@ class FabricFacts:
     @cached_property
     def now(self) -> Mapping[str, desired.InterfaceState]:
         """The cabled interfaces and the VLANs on them, live."""
-        return desired.managed_interfaces(self.rack, self.node, self.before, self._live)
+        return desired.managed_interfaces(self.rack, self.node, self.before, self._live_interfaces)
 
     @cached_property
     def dead(self) -> list[str]:

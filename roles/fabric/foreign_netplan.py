@@ -52,7 +52,7 @@ def adoption_blocker(path: str, content: bytes | None, renderers: Mapping[str, s
     if not isinstance(network, dict):
         return "it is not a netplan file"
     more = sorted(set(map(str, network)) - {"version", "renderer", "ethernets"})
-    names = sorted(map(str, _keys(network.get("ethernets")) - INTERFACES))
+    names = sorted(map(str, _section_keys(network.get("ethernets")) - INTERFACES))
     if more or names:
         return f"it has {', '.join([*more, *names])}, too"
     renderer = network.get("renderer")
@@ -74,10 +74,12 @@ def is_equivalent(contents: Iterable[bytes], wanted: Mapping[str, InterfaceState
         if found.keys() & section.keys():
             return False  # netplan merges two files for one interface to a third configuration
         found |= section
-    return wanted.keys() <= found.keys() and all(_same(entry, wanted.get(name, _BARE)) for name, entry in found.items())
+    return wanted.keys() <= found.keys() and all(
+        _is_same_entry(entry, wanted.get(name, _BARE)) for name, entry in found.items()
+    )
 
 
-def _same(entry: Any, want: InterfaceState) -> bool:
+def _is_same_entry(entry: Any, want: InterfaceState) -> bool:
     if not isinstance(entry, dict) or not entry.keys() <= {"addresses", "mtu", *_STATIC, *_HARMLESS}:
         return False
     if any(entry.get(key, False) is not False for key in _STATIC):
@@ -98,7 +100,7 @@ _HARMLESS = ("optional", "accept-ra")
 """Keys that change neither address nor MTU."""
 
 
-def _keys(section: Any) -> set[Any]:
+def _section_keys(section: Any) -> set[Any]:
     return set(section) if isinstance(section, dict) else set()
 
 

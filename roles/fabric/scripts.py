@@ -31,7 +31,7 @@ def generate(candidate: bool, adopted: Iterable[str] = ()) -> str:
     )
 
 
-def activate(shall: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState]) -> str:
+def activate(target: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState]) -> str:
     """Return shell text that makes the running system follow the tree for these interfaces.
 
     With systemd-networkd only their files are replaced: `netplan generate` would renew all of them, and networkd then
@@ -43,27 +43,27 @@ def activate(shall: Mapping[str, InterfaceState], now: Mapping[str, InterfaceSta
     adopts one that was created by another program only when its units were loaded before; otherwise it fails at the
     interface below (measured). After a boot it creates them itself.
     """
-    stale = [name for name, was in now.items() if was.tag and (name not in shall or shall[name].tag != was.tag)]
+    stale = [name for name, was in now.items() if was.tag and (name not in target or target[name].tag != was.tag)]
     lines = [f"ip link delete {name}; " for name in stale]
     # claim: fabric.networkmanager, fabric.vlans.networkmanager
     lines.append(f"if systemctl is-active --quiet NetworkManager; then netplan apply; else mkdir -p {NETWORKD}; ")
     # claim: fabric.vlans.networkd
-    vlans = {name: want.tag for name, want in shall.items() if want.tag}
+    vlans = {name: want.tag for name, want in target.items() if want.tag}
     made = {name: tag for name, tag in vlans.items() if now[name].tag != tag}
     if made:
-        lines.append(f"{_copy(made)}; networkctl reload; ")
+        lines.append(f"{_copy_networkd_files(made)}; networkctl reload; ")
     # A VLAN interface cannot have a larger MTU than the one it is on, which networkd may set later.
-    lines += [f"ip link set {tag.link} mtu {shall[tag.link].mtu}; " for tag in vlans.values() if tag.link in shall]
-    lines += [f"{_make(name, tag)}; " for name, tag in made.items()]
-    moved = uncabled_halves(shall, now)
-    copied = _copy([*shall, *stale_vlans(shall, now), *moved])
-    lines.append(f"{copied}; networkctl reload; networkctl reconfigure {' '.join(shall)}; fi; ")
+    lines += [f"ip link set {tag.link} mtu {target[tag.link].mtu}; " for tag in vlans.values() if tag.link in target]
+    lines += [f"{_make_vlan_interface(name, tag)}; " for name, tag in made.items()]
+    moved = uncabled_halves(target, now)
+    copied = _copy_networkd_files([*target, *stale_vlans(target, now), *moved])
+    lines.append(f"{copied}; networkctl reload; networkctl reconfigure {' '.join(target)}; fi; ")
     # networkd lets go of an interface that no file has any more, and leaves its addresses where they are.
     lines += [f"ip address flush dev {name} scope global; " for name in moved]
     return "".join([*lines, f"rm -rf {TREE}"])
 
 
-def _copy(names: Iterable[str]) -> str:
+def _copy_networkd_files(names: Iterable[str]) -> str:
     return "; ".join(
         f"rm -f {NETWORKD}/10-netplan-{name}.*; "
         f'for f in {TREE}{NETWORKD}/10-netplan-{name}.*; do [ ! -e "$f" ] || cp -a "$f" {NETWORKD}/; done'
@@ -71,7 +71,7 @@ def _copy(names: Iterable[str]) -> str:
     )
 
 
-def _make(name: str, tag: Vlan) -> str:
+def _make_vlan_interface(name: str, tag: Vlan) -> str:
     """Make a VLAN interface, unless networkd was faster; whether it is the right one is looked at afterwards."""
     there = f"[ -e /sys/class/net/{name} ]"
     made = f"ip link add link {tag.link} name {name} type vlan protocol {tag.protocol} id {tag.number}"
@@ -111,7 +111,7 @@ def revert(now: Mapping[str, InterfaceState], adopted: Iterable[str] = ()) -> st
     # networkd answers before it has acted
     lines += [activate(had, {name: replace(was, tag=None) for name, was in now.items()}), "sleep 1"]
     for name, was in had.items():
-        lines += [_make(name, was.tag)] if was.tag else []
+        lines += [_make_vlan_interface(name, was.tag)] if was.tag else []
         lines.append(f"ip link set {name} mtu {was.mtu} {'up' if was.up else 'down'}")
         lines += [f"ip address replace {address} dev {name}" for address in sorted(was.addresses)]
     return "\n".join(lines)
@@ -133,10 +133,10 @@ def proof(rack: Rack, node: Node, now: Mapping[str, InterfaceState], peers: set[
     the two may take `seconds`: networkd acts after it has answered, a bridge or a neighbour entry needs a moment.
     `now`: what was there before; a VLAN interface of it that is wanted no longer must be gone.
     """
-    shall = wanted(rack, node)
-    checks = [check for name, want in shall.items() for check in _checks(name, want)]
-    checks += [f"[ ! -e /sys/class/net/{name} ] || echo '{name} is still there'" for name in stale_vlans(shall, now)]
-    checks += [_bare(name) for name in uncabled_halves(shall, now)]
+    target = wanted(rack, node)
+    checks = [check for name, want in target.items() for check in _interface_checks(name, want)]
+    checks += [f"[ ! -e /sys/class/net/{name} ] || echo '{name} is still there'" for name in stale_vlans(target, now)]
+    checks += [_refuse_addresses(name) for name in uncabled_halves(target, now)]
     lines = [
         "faults() {",
         *checks,
@@ -154,17 +154,17 @@ def proof(rack: Rack, node: Node, now: Mapping[str, InterfaceState], peers: set[
     return "\n".join([*lines, "wait; cat $fail; [ ! -s $fail ]"])
 
 
-def _bare(name: str) -> str:
+def _refuse_addresses(name: str) -> str:
     return f"[ -z \"$(ip -o -4 address show dev {name})\" ] || echo '{name} still has an address'"
 
 
-def _checks(name: str, want: InterfaceState) -> list[str]:
+def _interface_checks(name: str, want: InterfaceState) -> list[str]:
     lines = [
         f"ip -o address show dev {name} | grep -qF 'inet {address} ' || echo '{name} has not {address}'"
         for address in want.addresses
     ]
     if not want.addresses:
-        lines.append(_bare(name))
+        lines.append(_refuse_addresses(name))
     lines.append(f"[ \"$(cat /sys/class/net/{name}/mtu)\" = {want.mtu} ] || echo '{name} has not mtu {want.mtu}'")
     if want.tag:
         shown = f" {name}@{want.tag.link}: .* protocol {want.tag.protocol} id {want.tag.number} "

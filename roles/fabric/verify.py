@@ -50,7 +50,7 @@ def echoes(rack: Rack, machines: NodeConnections, limited: frozenset[str]) -> Ec
 def test_address_and_mtu_are_live(address: Address, machine: Machine, rack: Rack) -> None:
     """The interface is up and has its one IPv4 address and its MTU."""
     shown = machine.run(f"ip -j address show dev {address.device}")  # with -4 it shows nothing of one without any
-    assert shown.rc == 0, f"{_name(address)}: {shown.stderr.strip() or 'ip cannot show it'}"
+    assert shown.rc == 0, f"{_interface_name(address)}: {shown.stderr.strip() or 'ip cannot show it'}"
     (link,) = json.loads(shown.stdout)
     addresses = [f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["family"] == "inet"]
     faults = []
@@ -60,7 +60,7 @@ def test_address_and_mtu_are_live(address: Address, machine: Machine, rack: Rack
         faults.append(f"mtu {link['mtu']}, wanted {rack.fabric.mtu}")
     if "UP" not in link["flags"]:
         faults.append("is down")
-    assert not faults, f"{_name(address)}: {'; '.join(faults)}"
+    assert not faults, f"{_interface_name(address)}: {'; '.join(faults)}"
 
 
 def test_vlans_are_live(node: Node, machine: Machine, rack: Rack) -> None:
@@ -71,7 +71,7 @@ def test_vlans_are_live(node: Node, machine: Machine, rack: Rack) -> None:
     tagged = {address.device: address for address in addresses_of(rack, node.name) if address.vlan}
     faults = []
     for name in VLAN_DEVICES:
-        vlan = _vlan(links.get(name, {}))
+        vlan = _vlan_text(links.get(name, {}))
         if name in tagged:
             wanted = f"802.1Q {tagged[name].vlan} on {tagged[name].half.interface}"
             if vlan != wanted:
@@ -88,7 +88,7 @@ def test_vlans_are_live(node: Node, machine: Machine, rack: Rack) -> None:
     assert not faults, f"{node.name}: {'; '.join(faults)}"
 
 
-def _vlan(link: Mapping[str, Any]) -> str:
+def _vlan_text(link: Mapping[str, Any]) -> str:
     """Return the VLAN of an interface, as in "802.1Q 1100 on enp1s0f1np1"; empty without one."""
     info = link.get("linkinfo", {})
     if info.get("info_kind") != "vlan":
@@ -107,7 +107,9 @@ def test_address_and_mtu_come_back_at_boot(
 ) -> None:
     """netplan's own view of all its files, and no pending change that a reboot would revert."""
     shown = boot_networks[address.half.node]
-    assert shown.rc == 0, f"{_name(address)}: {shown.stderr.strip() or 'netplan cannot show its configuration'}"
+    assert shown.rc == 0, (
+        f"{_interface_name(address)}: {shown.stderr.strip() or 'netplan cannot show its configuration'}"
+    )
     network = YAML(typ="safe", pure=True).load(shown.stdout)
     link, device = ("ethernets", address.half.interface), ("vlans", address.device)
     holder = device if address.vlan else link
@@ -119,15 +121,15 @@ def test_address_and_mtu_come_back_at_boot(
         wanted |= {(*link, "addresses"): None, (*link, "mtu"): rack.fabric.mtu}
         wanted |= {(*device, "id"): address.vlan, (*device, "link"): address.half.interface}
     for path, value in wanted.items():
-        reported = _value(network, ("network", *path))
+        reported = _value_at(network, ("network", *path))
         if reported is None and path[-1] == "mtu":
             reported = 1500  # the default of an interface without a setting
         assert reported == value, (
-            f"{_name(address)}: after a boot netplan gives {'.'.join(path)} {reported}, wanted {value}"
+            f"{_interface_name(address)}: after a boot netplan gives {'.'.join(path)} {reported}, wanted {value}"
         )
 
 
-def _value(tree: object, path: tuple[str, ...]) -> object:
+def _value_at(tree: object, path: tuple[str, ...]) -> object:
     """Return the value at a path of nested mappings; None where there is none."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, Mapping) else None
@@ -173,11 +175,11 @@ def test_full_frames_reach(pair: tuple[Address, Address], echoes: Echoes, rack: 
         raise UnknownError(f"{here.half}: ping towards {there.half} cannot be run, it ends with {code}")
     answered = code == "0"
     report.measured(Reachability.between(here, there, rack.fabric.mtu, answered))
-    ends = " and ".join(_leg(rack, address) for address in pair)
+    ends = " and ".join(_leg_text(rack, address) for address in pair)
     assert answered, f"{here.half} does not reach {there.half} with {rack.fabric.mtu}-byte frames ({ends})"
 
 
-def _leg(rack: Rack, address: Address) -> str:
+def _leg_text(rack: Rack, address: Address) -> str:
     ports = {port.number: port for port in rack.cabling.ports_of(address.half.node)}
     leg = rack.cabling.leg_of(ports[address.half.port])
     if leg is None:
@@ -185,6 +187,6 @@ def _leg(rack: Rack, address: Address) -> str:
     return f"{address.half.node} on leg {leg}, lanes {leg.lanes[0]}-{leg.lanes[-1]}"
 
 
-def _name(address: Address) -> str:
+def _interface_name(address: Address) -> str:
     """Return the name of the interface with an address: a VLAN interface differs from its half."""
     return f"{address.half.node}/{address.device}"

@@ -38,8 +38,8 @@ class ImageDelivery:
         transfers = self.fleet.transfers[step.goal.image.name]
         transfers.begun.add(self.node)
         try:
-            self._fetch(transfers)
-            self._transfer(transfers).send(scripts.name(transfers.goal.image, self._pin(transfers).id))
+            self._fetch_image(transfers)
+            self._transfer(transfers).send(scripts.name(transfers.goal.image, self._pin_image(transfers).id))
             transfers.sources.setdefault(self.node, 0)
         except TransferStoppedError as stopped:
             raise TransferStoppedError(f"{transfers.goal.image.local}: {stopped}") from None
@@ -57,7 +57,7 @@ class ImageDelivery:
         survey = self.fleet.survey
         return Transfer(self.host, transfers.goal.image, survey.rack.access.user, list(survey.views[self.node].room))
 
-    def _fetch(self, transfers: ImageTransfers) -> None:
+    def _fetch_image(self, transfers: ImageTransfers) -> None:
         if self._left_running(transfers):
             return
         begun = time.monotonic()
@@ -70,10 +70,10 @@ class ImageDelivery:
                 roads, self.node, transfers.sources, pending, transfers.pulling, transfers.failed
             ):
                 case distribution.Route() as route:
-                    if self._copied(transfers, route):
+                    if self._copy_from_source(transfers, route):
                         return
                 case distribution.Pull(last_resort):
-                    self._pull(transfers, last_resort)
+                    self._pull_image(transfers, last_resort)
                     return
                 case distribution.Wait():
                     gevent.sleep(POLL_SECONDS)
@@ -87,14 +87,14 @@ class ImageDelivery:
             transfers.pulling = self.node
         self.host.log(f"{image.local}: an earlier run still fetches it; waiting for that")
         self._transfer(transfers).watch("an earlier run", transfers.size)
-        if self._came(transfers):
+        if self._has_arrived(transfers):
             return True
         if transfers.pulling == self.node:
             transfers.pulling = None
         return False
 
-    def _copied(self, transfers: ImageTransfers, route: distribution.Route) -> bool:
-        image, identity = transfers.goal.image, self._pin(transfers).id
+    def _copy_from_source(self, transfers: ImageTransfers, route: distribution.Route) -> bool:
+        image, identity = transfers.goal.image, self._pin_image(transfers).id
         transfer = self._transfer(transfers)
         transfers.sources[route.source] += 1
         try:
@@ -107,11 +107,11 @@ class ImageDelivery:
             transfers.failed.add(route)
             self.host.log(f"{image.local}: {route} could not give it: {reason(done)}")
             return False
-        if not self._came(transfers):
-            self._reject(transfers, done.loaded)
+        if not self._has_arrived(transfers):
+            self._reject_image(transfers, done.loaded)
         return True
 
-    def _pull(self, transfers: ImageTransfers, last_resort: bool) -> None:
+    def _pull_image(self, transfers: ImageTransfers, last_resort: bool) -> None:
         image, pin = transfers.goal.image, transfers.pin
         if pin and not pin.digest:
             raise TransferStoppedError(
@@ -121,16 +121,16 @@ class ImageDelivery:
         reference = image.outside(pin.digest if pin else None)
         if last_resort:
             self.host.log(f"{image.local}: no node could give it; as the last resort it is pulled from outside")
-            self._pulled(transfers, reference)
+            self._pull_and_check(transfers, reference)
             return
         transfers.pulling = self.node
         try:
-            self._pulled(transfers, reference)
+            self._pull_and_check(transfers, reference)
         except TransferStoppedError:
             transfers.broken = f"{self.node} could not pull it"
             raise
 
-    def _pulled(self, transfers: ImageTransfers, reference: str) -> None:
+    def _pull_and_check(self, transfers: ImageTransfers, reference: str) -> None:
         self.host.log(f"{transfers.goal.image.local}: pulling {reference}")
         transfer = self._transfer(transfers)
         kept_free = self.fleet.survey.rack.options(PreflightOptions).disk_free
@@ -138,10 +138,10 @@ class ImageDelivery:
         done = transfer.watch("outside", transfers.size)
         if not done.fine:
             raise TransferStoppedError(f"{reference} cannot be pulled: {reason(done)}")
-        if not self._came(transfers):
-            self._reject(transfers, self._inspected(transfers, reference)[0].id)
+        if not self._has_arrived(transfers):
+            self._reject_image(transfers, self._inspected(transfers, reference)[0].id)
 
-    def _came(self, transfers: ImageTransfers) -> bool:
+    def _has_arrived(self, transfers: ImageTransfers) -> bool:
         """Return whether the node has the image now. The identity of a new image goes to the lock file."""
         image = transfers.goal.image
         if transfers.pin:
@@ -169,16 +169,16 @@ class ImageDelivery:
         except ValueError:
             raise TransferStoppedError(f"docker does not say what {reference} is") from None
 
-    def _reject(self, transfers: ImageTransfers, identity: str | None) -> None:
+    def _reject_image(self, transfers: ImageTransfers, identity: str | None) -> None:
         """Reject a delivered image that is not the requested one: remove it, unless it existed before or is in use."""
         if identity and self.fleet.survey.views[self.node].stock.of(identity) is None:
             run_script(self.host, scripts.drop(identity))
         raise TransferStoppedError(
-            f"what came has the ID {identity or 'unknown'}, wanted {self._pin(transfers).id}; "
+            f"what came has the ID {identity or 'unknown'}, wanted {self._pin_image(transfers).id}; "
             "do all nodes keep images in the same kind of store (docker info, Storage Driver)?"
         )
 
-    def _pin(self, transfers: ImageTransfers) -> Pin:
+    def _pin_image(self, transfers: ImageTransfers) -> Pin:
         if transfers.pin is None:
             raise TransferStoppedError(_UNKNOWN)
         return transfers.pin

@@ -93,10 +93,10 @@ def local_images(listing: str) -> LocalImages:
         raise ValueError("docker does not run; start it (systemctl start docker), then run again")
     if lines and lines[-1].startswith(NO_ANSWER):
         raise ValueError(f"{STOCK}: docker does not answer: {' '.join(lines)[:200]}")
-    return LocalImages(tuple(_row(line) for line in lines))
+    return LocalImages(tuple(_parse_row(line) for line in lines))
 
 
-def _row(line: str) -> ImageRow:
+def _parse_row(line: str) -> ImageRow:
     match line.split(" "):
         case [identity, repository, tag, digest, size] if (
             HASH.fullmatch(identity) and (digest == NONE or HASH.fullmatch(digest)) and repository and tag
@@ -129,14 +129,14 @@ def settle(image: ImageName, pin: Pin | None, stocks: Mapping[str, LocalImages])
     """
     new = pin is None
     if pin is None:
-        pin = _agreed(image, stocks)
+        pin = _agreed_pin(image, stocks)
     if pin is None:
         return ImageGoal(image, None)
     rows = {node: row for node, held in stocks.items() if (row := held.of(pin.id))}
     return ImageGoal(image, pin, new, frozenset(rows), max((row.size for row in rows.values()), default=None))
 
 
-def _agreed(image: ImageName, stocks: Mapping[str, LocalImages]) -> Pin | None:
+def _agreed_pin(image: ImageName, stocks: Mapping[str, LocalImages]) -> Pin | None:
     """Return the common identity on all nodes that have an image of this name. For an image pinned by digest only the
     digest counts.
     """

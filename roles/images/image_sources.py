@@ -48,10 +48,10 @@ def sources_of(state_: State, rack: Rack) -> ImageSources:
 
     Raises ValueError where its nodes contradict one another, ConfigError for a lock file that cannot be used.
     """
-    return _surveys.get(state_, lambda: _look(state_, rack))
+    return _surveys.get(state_, lambda: _survey_sources(state_, rack))
 
 
-def _look(state_: State, rack: Rack) -> ImageSources:
+def _survey_sources(state_: State, rack: Rack) -> ImageSources:
     views = facts_of_nodes(state_, rack, "images", lambda host, reading: ImagesFacts(host.data.node, reading).whole())
     survey = Survey(rack, image_lock.read(lock_file.lock_path(rack.source)), views)
     return ImageSources(

@@ -137,10 +137,10 @@ def links(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
     """PCIe width and speed of both functions of each cabled port."""
     if "links" in facts.unknown:
         return [f"PCIe: unknown: {facts.unknown['links']}"]
-    return [line for slot, name in slots(rack, node).items() if (line := _link(node, facts, slot, name))]
+    return [line for slot, name in slots(rack, node).items() if (line := _link_fault(node, facts, slot, name))]
 
 
-def _link(node: Node, facts: MachineFacts, slot: str, name: str) -> str | None:
+def _link_fault(node: Node, facts: MachineFacts, slot: str, name: str) -> str | None:
     link = facts.links.get(slot)
     if link is None:
         why = (

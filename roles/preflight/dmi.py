@@ -40,7 +40,7 @@ def older(version: str, floor: str) -> bool:
     105, 2026 and "5.36_1.2" is 5, 36, 1, 2. A missing part counts as 0. Raises ValueError where a part that must be
     compared is not a number.
     """
-    wanted, parts = _parts(floor), _parts(version)
+    wanted, parts = _version_parts(floor), _version_parts(version)
     if not wanted or not all(part.isdigit() for part in wanted):
         raise ValueError(f"{floor!r} in rack.yaml has parts that are not numbers")
     if not parts or not all(part.isdigit() for part in parts[: len(wanted)]):
@@ -49,7 +49,7 @@ def older(version: str, floor: str) -> bool:
     return [int(part) for part in parts[: len(wanted)]] < [int(part) for part in wanted]
 
 
-def _parts(version: str) -> list[str]:
+def _version_parts(version: str) -> list[str]:
     parts = re.split(r"[._\-]", version.strip()) if version.isascii() else []
     while parts and not parts[0].isdigit():
         parts.pop(0)

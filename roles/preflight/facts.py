@@ -70,13 +70,13 @@ def look(host: Host) -> MachineFacts:
     with _locks.setdefault(host, Semaphore()):
         kept = _kept.get(host)
         if kept is None or kept.stage != stage:
-            kept = _kept[host] = _Kept(stage, _facts(host))
+            kept = _kept[host] = _Kept(stage, _machine_facts(host))
     if isinstance(kept.facts, Exception):
         raise kept.facts
     return kept.facts
 
 
-def _facts(host: Host) -> MachineFacts | Exception:
+def _machine_facts(host: Host) -> MachineFacts | Exception:
     try:
         reading = host_facts.read(host, "preflight")
         texts = parse.Texts(*map(reading.text, (OS, CMDLINE, MACHINE_ID, LASTING, NOW)))

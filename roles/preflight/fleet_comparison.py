@@ -70,20 +70,20 @@ def outlier(name: str, about: str, held: Mapping[str, str]) -> str | None:
             return None
         there, here = held[name], usual
         if about == CMDLINE:
-            there, here = _only(held[name], usual), _only(usual, held[name])
+            there, here = _own_words(held[name], usual), _own_words(usual, held[name])
         where = f"the other {holders}" if holders == len(held) - 1 else f"{holders} of {len(held)}"
         return f"{name} differs in {about}: {there} there, {here} on {where}"
     if name != next(iter(held)):
         return None
     sides = (
-        f"{_only(value, *counted) if about == CMDLINE else value} on "
+        f"{_own_words(value, *counted) if about == CMDLINE else value} on "
         f"{', '.join(node for node, reported in held.items() if reported == value)}"
         for value in counted
     )
     return f"nodes differ in {about}: {'; '.join(sides)}"
 
 
-def _only(words: str, *others: str) -> str:
+def _own_words(words: str, *others: str) -> str:
     """Return the words that not all others have, or a text for none."""
     rest = [other.split() for other in others if other != words]
     own = [word for word in words.split() if not all(word in other for other in rest)]

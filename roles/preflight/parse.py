@@ -82,15 +82,15 @@ def facts(texts: Texts, asked: tuple[float, float]) -> MachineFacts:
         bios=one("bios"),
         driver=one("driver"),
         firmware=_firmware(one("firmware"), unknown) if "firmware" in reported else "",
-        engine=_engine(reported),
+        engine=_engine_version(reported),
         machine_id=_machine_id(texts.machine_id),
-        host_keys=_keys(reported),
+        host_keys=_key_values(reported),
         interfaces=frozenset(answer.text for answer in reported.get("interface", [])),
         ecn=frozenset(answer.text for answer in reported.get("ecn", [])),
         links=links(answer.text for answer in reported.get("pci", [])),
         hotplug="hotplug" in reported,
         room={} if "room" in unknown else room(answer.text for answer in moment["room"]),
-        clock=_clock(moment, asked),
+        clock=_clock_bounds(moment, asked),
         lockers=tuple(dict.fromkeys(answer.text for answer in moment.get("locked", []))),
         wifi=tuple(answer.text for answer in moment.get("wifi", [])),
         unknown=unknown,
@@ -145,7 +145,7 @@ def room(lines: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _clock(moment: Mapping[str, list[ProbeAnswer]], asked: tuple[float, float]) -> tuple[float, float]:
+def _clock_bounds(moment: Mapping[str, list[ProbeAnswer]], asked: tuple[float, float]) -> tuple[float, float]:
     (answer,) = moment.get("clock") or [ProbeAnswer(127, "")]
     if answer.code or not re.fullmatch(r"\d{1,12}\.\d{1,9}", answer.text):
         raise ValueError(f"clock: unexpected probe output {answer.text[:40]!r}")
@@ -161,7 +161,7 @@ def _machine_id(text: str) -> str:
     return text.strip()
 
 
-def _keys(reported: Mapping[str, list[ProbeAnswer]]) -> dict[str, str]:
+def _key_values(reported: Mapping[str, list[ProbeAnswer]]) -> dict[str, str]:
     keys = {}
     for answer in reported.get("hostkey", []):
         kind, _, key = answer.text.partition(" ")
@@ -178,7 +178,7 @@ def _firmware(text: str, unknown: dict[str, str]) -> str:
     return match[1].strip() if match else ""
 
 
-def _engine(reported: Mapping[str, list[ProbeAnswer]]) -> str:
+def _engine_version(reported: Mapping[str, list[ProbeAnswer]]) -> str:
     """The engine's package and version; dpkg-query fails when it knows one of the two names only."""
     for answer in reported.get("engine", []):
         match = re.search(r"(?<!\S)installed (docker-ce|docker\.io) (\S+)", answer.text)

@@ -38,7 +38,7 @@ def environment(facts: RdmaFacts) -> Changeset:
     stale = facts.stale(facts.environment)
     if before == after and not stale:
         return Changeset(in_sync_reason="the environment for RDMA workloads is as declared")
-    events, commands = _file_events(facts, stale), _write(stale)
+    events, commands = _file_events(facts, stale), _write_commands(stale)
     if before != after:
         events.append(file_diff(desired.NCCL_CONF, before, after))
         # A last check that the file was not written in between.
@@ -56,7 +56,7 @@ def memlock(facts: RdmaFacts) -> Changeset:
         return Changeset(blockers=tuple(overriders))
     if not stale and live == "infinity":
         return Changeset(in_sync_reason="memory may be pinned")
-    events, commands = _file_events(facts, stale), _write(stale)
+    events, commands = _file_events(facts, stale), _write_commands(stale)
     if live != "infinity":
         events.append(value_change(desired.MEMLOCK, live, "infinity", "for what systemd starts from now on"))
         commands.append(sudo_script("systemctl daemon-reload"))
@@ -73,7 +73,7 @@ def arp(facts: RdmaFacts) -> Changeset:
         return Changeset(blockers=tuple(overriders))
     if not stale and not wrong:
         return Changeset(in_sync_reason="each half answers for its own address")
-    events, commands = _file_events(facts, stale), _write(stale)
+    events, commands = _file_events(facts, stale), _write_commands(stale)
     events += [value_change(key, facts.arp_live[key], value) for key, value in wrong.items()]
     if wrong:
         commands.append(sudo_script(f"sysctl -qw {quote(*(f'{key}={value}' for key, value in wrong.items()))}"))
@@ -84,7 +84,7 @@ def _file_events(facts: RdmaFacts, stale: Iterable[ManagedFile]) -> list[Event]:
     return [managed_file_change(file, facts.reading.content(file.path)) for file in stale]
 
 
-def _write(stale: Iterable[ManagedFile]) -> list[StringCommand]:
+def _write_commands(stale: Iterable[ManagedFile]) -> list[StringCommand]:
     stale = list(stale)
     folders = sorted({dirname(file.path) for file in stale})
     commands = [sudo_script(f"umask 022; mkdir -p {quote(*folders)}")] if folders else []

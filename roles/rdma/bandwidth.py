@@ -35,7 +35,7 @@ def tests(rack: Rack, node: str) -> list[tuple[Flow, ...]]:
     return [*((flow,) for flow in singles), *pairs]
 
 
-def _tools() -> str:
+def _shell_functions() -> str:
     """Return the functions of both ends."""
     return resources.file_text(
         "roles.rdma",
@@ -49,19 +49,22 @@ def _tools() -> str:
 def server(flows: Sequence[Flow]) -> str:
     """Shell text for the receiving node: starts its tools, and ends when they listen."""
     # In a session of its own: sudo ends what is left on its terminal.
-    calls = [f"serve {tag} {_words(flow.there)} {flow.port}" for tag, flow in enumerate(flows)]
-    return "\n".join([_tools() + resources.file_text("roles.rdma", "files/bandwidth-server.sh"), *calls])
+    calls = [f"serve {tag} {_end_words(flow.there)} {flow.port}" for tag, flow in enumerate(flows)]
+    return "\n".join([_shell_functions() + resources.file_text("roles.rdma", "files/bandwidth-server.sh"), *calls])
 
 
 def client(flows: Sequence[Flow]) -> str:
     """Shell text for the sending node: all flows at the same time."""
     calls = [
-        f"measure {tag} {_words(flow.here)} {flow.port} {flow.there.interface.ip} &" for tag, flow in enumerate(flows)
+        f"measure {tag} {_end_words(flow.here)} {flow.port} {flow.there.interface.ip} &"
+        for tag, flow in enumerate(flows)
     ]
-    return "\n".join([_tools() + resources.file_text("roles.rdma", "files/bandwidth-client.sh"), *calls, "wait"])
+    return "\n".join(
+        [_shell_functions() + resources.file_text("roles.rdma", "files/bandwidth-client.sh"), *calls, "wait"]
+    )
 
 
-def _words(address: Address) -> str:
+def _end_words(address: Address) -> str:
     half = address.half
     # The halves of a port are in two PCIe domains (Half).
     return f"{half.interface} {('0000', '0002')[half.index]}:01:00.{half.port} {device(half, {})}"

@@ -118,16 +118,16 @@ def judge(measured: MeasuredFlow) -> BandwidthVerdict:
         return NARROW
     if measured.leg < 100:  # the figures below are all of faster links
         return LOW
-    if _within(weakest, STALE):
+    if _is_within(weakest, STALE):
         return STUCK
     if len(measured.figures) > 1:
-        if weakest < FORWARDED[0] or _within(total, ONE_RAIL):
+        if weakest < FORWARDED[0] or _is_within(total, ONE_RAIL):
             return SINGLE if total >= HALF else LOW
-        if _within(total, HALF_SPEED):
+        if _is_within(total, HALF_SPEED):
             return SLOW_LINK
-    if measured.switched and _within(weakest, FORWARDED):
+    if measured.switched and _is_within(weakest, FORWARDED):
         return {True: BY_CPU, False: BY_CHIP, None: SUSPECTED}[measured.by_cpu]
-    return NARROW if measured.lanes is None and _within(weakest, TWO_LANES) else LOW
+    return NARROW if measured.lanes is None and _is_within(weakest, TWO_LANES) else LOW
 
 
 def enough(measured: MeasuredFlow) -> float:
@@ -137,7 +137,7 @@ def enough(measured: MeasuredFlow) -> float:
     return BOTH
 
 
-def _within(figure: float, borders: tuple[float, float]) -> bool:
+def _is_within(figure: float, borders: tuple[float, float]) -> bool:
     return borders[0] <= figure < borders[1]
 
 

@@ -83,7 +83,7 @@ def variables(rack: Rack, node: Node, management: str, live: Mapping[str, str]) 
         found["NCCL_IB_HCA"] = "=" + ",".join(devices)
         # claim: rdma.ucx-devices
         found["UCX_NET_DEVICES"] = ",".join(f"{one}:1" for one in devices)
-    if _marked(rack, node):
+    if _has_traffic_class(rack, node):
         # claim: rdma.traffic-class
         found["NCCL_IB_TC"] = str(lossless_classes.ROCE_TRAFFIC_CLASS)
     if rack.topology == "ring":
@@ -101,7 +101,7 @@ def _sockets(rack: Rack, node: Node, management: str) -> tuple[str, IPv4Address]
     raise ValueError(f"rdma.sockets: {node.name} has no cable, so it has no fabric address")
 
 
-def _marked(rack: Rack, node: Node) -> bool:
+def _has_traffic_class(rack: Rack, node: Node) -> bool:
     """Whether the switch has a class for RDMA, by its mark."""
     legs = (rack.cabling.leg_of(port) for port in rack.cabling.ports_of(node.name))
     return any(leg is not None and rack.switches[leg.switch].lossless in ("ecn", "roce") for leg in legs)

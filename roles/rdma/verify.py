@@ -156,10 +156,10 @@ def test_bandwidth(
                 found = _measure_watched(rack, flows, machines, watch_forwarding)
         except (UnreachableError, ValueError) as error:
             dark.append(f"{where}: {error}")
-            report.measured(_value(flows, str(error)))
+            report.measured(_bandwidth_value(flows, str(error)))
             continue
         verdict = judge(found)
-        report.measured(_value(flows, verdict.step, found, verdict))
+        report.measured(_bandwidth_value(flows, verdict.step, found, verdict))
         if verdict.good:
             report.note(line(where, found, verdict))
         else:
@@ -171,12 +171,12 @@ def _measure(rack: Rack, flows: Sequence[Flow], machines: NodeConnections) -> Me
     """Let both ends run their tools. Raises ValueError or UnreachableError when that gives no figure."""
     there = machines[flows[0].there.half.node].run(measuring.server(flows))
     if there.rc != 0:
-        raise ValueError(f"the other end cannot receive: {_last(there.stderr)}")
+        raise ValueError(f"the other end cannot receive: {_last_line(there.stderr)}")
     here = machines[flows[0].here.half.node].run(measuring.client(flows))
     try:
         return measuring.measured(rack, flows, here.stdout, there.stdout)
     except ValueError as error:
-        raise ValueError(f"not measured: {_last(here.stderr) or error}") from None
+        raise ValueError(f"not measured: {_last_line(here.stderr) or error}") from None
 
 
 def _measure_watched(
@@ -193,7 +193,7 @@ def _measure_watched(
     return replace(found, by_cpu=by_cpu)
 
 
-def _value(
+def _bandwidth_value(
     flows: Sequence[Flow],
     reason: str,
     found: MeasuredFlow | None = None,
@@ -213,6 +213,6 @@ def _value(
     )
 
 
-def _last(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = [entry.strip() for entry in text.splitlines() if entry.strip()]
     return lines[-1] if lines else ""

@@ -42,12 +42,12 @@ def file_for(rack: Rack, unit: str) -> ManagedFile:
     if unit == TIMESYNCD:
         settings = [f"{key}={value}" for key, value in timesyncd_settings(rack).items()]
         # An empty NTP= drops the servers of timesyncd.conf and of earlier drop-ins; a second line would add to them.
-        return ManagedFile(DROPIN, _text(rack, "[Time]", "NTP=", *settings))
+        return ManagedFile(DROPIN, _configuration(rack, "[Time]", "NTP=", *settings))
     # `prefer`: servers in chrony.conf itself stay, and are used only while none of these can be.
-    return ManagedFile(SOURCES, _text(rack, *(f"server {server} iburst prefer" for server in servers(rack))))
+    return ManagedFile(SOURCES, _configuration(rack, *(f"server {server} iburst prefer" for server in servers(rack))))
 
 
-def _text(rack: Rack, *lines: str) -> bytes:
+def _configuration(rack: Rack, *lines: str) -> bytes:
     return ("\n".join((header(rack.rack), *lines)) + "\n").encode()
 
 
@@ -129,7 +129,7 @@ def reads_sources(listing: str) -> bool:
 
 
 def zone_of(localtime: str) -> str | None:
-    """Return the time zone that /etc/localtime links to; None where it is no link to a zone.
+    """Return the time zone that /etc/localtime links to; None where it is not a link to a zone.
 
     `localtime`: the target of the link, `file` for a file and `absent` for neither, which means UTC. Raises ValueError
     for any other answer.

@@ -81,7 +81,7 @@ class TimeFacts:
         return ServiceState(self.daemons, managed_file_changes(files, before))
 
     @cached_property
-    def _lists(self) -> dict[str, list[str]]:
+    def _server_lists(self) -> dict[str, list[str]]:
         """The servers of a running systemd-timesyncd, by their list."""
         return desired.timesyncd_lists(desired.live_answer(self.reading.text(LIVE), desired.TIMESYNCD))
 
@@ -95,7 +95,7 @@ class TimeFacts:
             sources = desired.chrony_sources(desired.live_answer(self.reading.text(LIVE), desired.CHRONY))
             missing = [server for server in wanted if server not in sources]
             return f"it does not have {', '.join(missing)}" if missing else ""
-        own, fallback = (self._lists.get(key, []) for key in ("SystemNTPServers", "FallbackNTPServers"))
+        own, fallback = (self._server_lists.get(key, []) for key in ("SystemNTPServers", "FallbackNTPServers"))
         if own == list(wanted) and not fallback:
             return ""
         return f"it has {', '.join((*own, *fallback)) or 'no servers'}"
@@ -105,7 +105,9 @@ class TimeFacts:
         """Servers that DHCP gave to systemd-timesyncd, which uses them before its own."""
         if self.unit != desired.TIMESYNCD or not self.running:
             return ()
-        given = [name for name in self._lists.get("LinkNTPServers", ()) if name not in desired.servers(self.rack)]
+        given = [
+            name for name in self._server_lists.get("LinkNTPServers", ()) if name not in desired.servers(self.rack)
+        ]
         if not given:
             return ()
         why = (

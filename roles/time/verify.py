@@ -94,11 +94,11 @@ def test_one_daemon_starts_at_boot(node: Node, machine: Machine, daemon: str, re
     if (found := state(machine, "is-enabled", daemon)) != "enabled":
         faults.append(f"{daemon} is {found or 'unknown'}, wanted enabled")
     others = [unit for unit in (*MANAGED, *OTHERS) if unit != daemon]
-    faults += [f"{unit} is enabled, and {daemon} runs" for unit in others if _starts(machine, unit)]
+    faults += [f"{unit} is enabled, and {daemon} runs" for unit in others if _starts_at_boot(machine, unit)]
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def _starts(machine: Machine, unit: str) -> bool:
+def _starts_at_boot(machine: Machine, unit: str) -> bool:
     return state(machine, "is-enabled", unit) == "enabled"
 
 

@@ -131,7 +131,7 @@ class Anonymizer:
         self._names = {name.lower(): new for name, new in known.items() if self._identifies(name)}
         longest_first = sorted(map(re.escape, self._names), key=len, reverse=True)
         self._name = re.compile(rf"(?i)(?<![a-z0-9])(?:{'|'.join(longest_first) or '(?!)'})(?![a-z0-9])")
-        self._forms = {form: new for mac, new in mask.macs.items() for form, new in _forms(mac, new)}
+        self._forms = {form: new for mac, new in mask.macs.items() for form, new in _mac_spellings(mac, new)}
         forms = "|".join(map(re.escape, self._forms)) or "(?!)"
         self._form = re.compile(rf"(?ai)(?<![0-9a-f])(?:{forms})(?![0-9a-f])")
         self._networks: dict[str, str] = {}
@@ -140,7 +140,7 @@ class Anonymizer:
         self.originals |= dict.fromkeys(mask.serials, "a serial number")
         for mac, new in mask.macs.items():
             if mac != new:
-                self.originals |= {form.lower(): "a MAC address" for form, _ in ((mac, new), *_forms(mac, new))}
+                self.originals |= {form.lower(): "a MAC address" for form, _ in ((mac, new), *_mac_spellings(mac, new))}
         addresses = [node.address for node in rack.nodes.values()] + [one.address for one in rack.switches.values()]
         self.originals |= {str(address): "an address" for address in addresses if not address.is_loopback}
 
@@ -150,9 +150,9 @@ class Anonymizer:
 
     def text(self, text: str) -> str:
         """Return a text without secrets and without anything that identifies the rack."""
-        lines = (self._line(_PATH.sub(self._path, line)) for line in scrub(text).split("\n"))
+        lines = (self._anonymize_line(_PATH.sub(self._replace_path, line)) for line in scrub(text).split("\n"))
         renamed = self._name.sub(lambda found: self._renamed(found[0]), "\n".join(lines))
-        return _DOTTED.sub(self._dotted, renamed)
+        return _DOTTED.sub(self._replace_dotted_name, renamed)
 
     def record(self, text: str) -> str:
         """Return the record of a switch, which the mask has made anonymous, without what the mask leaves: keys, other
@@ -190,38 +190,42 @@ class Anonymizer:
         # Some letters are the same as others without case, and not in lower case: a long s.
         return self._names.get(name.lower()) or self._names.get(name.casefold(), "name")
 
-    def _dotted(self, found: re.Match[str]) -> str:
+    def _replace_dotted_name(self, found: re.Match[str]) -> str:
         """Replace a name with dots; what of it was replaced already stays."""
         head, _, rest = found[0].partition(".")
         labels = found[0].split(".")
         if found[0] in _PUBLISHED or _PUBLIC.fullmatch(found[0]) or all(map(_STANDS.fullmatch, labels)):
             return found[0]
-        return f"{head}.{self._other('NAME', rest)}" if _STANDS.fullmatch(head) else self._other("NAME", found[0])
+        return (
+            f"{head}.{self._other_forms_of('NAME', rest)}"
+            if _STANDS.fullmatch(head)
+            else self._other_forms_of("NAME", found[0])
+        )
 
-    def _path(self, found: re.Match[str]) -> str:
+    def _replace_path(self, found: re.Match[str]) -> str:
         """Replace a path outside of the system: a home, a mount."""
         first = found[0].split("/")[1] if found[0].startswith("/") else ""
-        return found[0] if first in _SYSTEM or found[0] in _PUBLISHED else self._other("PATH", found[0])
+        return found[0] if first in _SYSTEM or found[0] in _PUBLISHED else self._other_forms_of("PATH", found[0])
 
-    def _other(self, kind: str, text: str) -> str:
+    def _other_forms_of(self, kind: str, text: str) -> str:
         new = self._keys.setdefault(text.lower(), f"{kind}-{len(self._keys) + 1}")
         self.originals[text.lower()] = "a name"
         return new
 
-    def _line(self, line: str) -> str:
+    def _anonymize_line(self, line: str) -> str:
         # Keys first: the mask would take a part of one for a MAC address.
         return self._other_forms(self.mask.words(self._without_keys(line)))
 
     def _without_keys(self, line: str) -> str:
         for kind, pattern in _KEYS:
-            line = pattern.sub(lambda found, kind=kind: self._key(kind, found[0]), line)  # type: ignore[misc]
+            line = pattern.sub(lambda found, kind=kind: self._known_key(kind, found[0]), line)  # type: ignore[misc]
         return line
 
     def _other_forms(self, line: str) -> str:
         line = self._form.sub(lambda found: self._forms[found[0].lower()], line)
         return _V4.sub(lambda found: self._address(found[0]), line)
 
-    def _key(self, kind: str, text: str) -> str:
+    def _known_key(self, kind: str, text: str) -> str:
         same = text.lower() if kind in ("HASH", "REVERSED") else text
         known = self._keys.setdefault(same, f"{kind}-{len(self._keys) + 1}")
         self.originals[text] = "a key or an identifier"
@@ -249,7 +253,7 @@ def chosen_interface(name: str) -> bool:
     return not _INTERFACE.fullmatch(name)
 
 
-def _forms(mac: str, new: str) -> Iterable[tuple[str, str]]:
+def _mac_spellings(mac: str, new: str) -> Iterable[tuple[str, str]]:
     """Other spellings of a MAC address: with hyphens, with dots, without separators (as in enx...), and inside of the 8
     bytes of a GUID of RDMA or of the serial number of a PCI function.
     """

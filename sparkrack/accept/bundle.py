@@ -108,15 +108,15 @@ def bundle_files(rack: Rack, report: AcceptReport, recording: Recording) -> dict
         for name, answers in recording.nodes.items():
             found = dict(_answers(answers, anonymizer))
             path = f"nodes/{host[name]}.json"
-            texts[path] = _json({question: one.model_dump() for question, one in found.items()})
+            texts[path] = _to_json({question: one.model_dump() for question, one in found.items()})
             owned[path] = [text for one in found.values() for text in (one.output, one.unknown)]
         for name, reading in recording.switches.items():
             if isinstance(reading, ProbeReading):
                 path = f"switches/{host[name]}.json"
-                texts[path] = anonymizer.record(_json(anonymized(reading, anonymizer.mask)))
+                texts[path] = anonymizer.record(_to_json(anonymized(reading, anonymizer.mask)))
                 owned[path] = list(owners_words(json.loads(texts[path])))
-        recorded, shown = _rack(rack, host), _report(report, anonymizer)
-        texts[_RACK] = _json(recorded.model_dump())
+        recorded, shown = _recorded_rack(rack, host), _anonymized_report(report, anonymizer)
+        texts[_RACK] = _to_json(recorded.model_dump())
         ends = [end for node in recorded.nodes.values() for end in node.ports.values()]
         owned[_RACK] = [*recorded.nodes, *recorded.switches, *ends]
         texts[_REPORT] = shown.to_json() + "\n"
@@ -143,7 +143,7 @@ def write_bundle(path: Path, files: Mapping[str, bytes], made: datetime, version
     write_archive(path, {"manifest.json": text.encode(), **files}, made)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=True) + "\n"
 
 
@@ -161,7 +161,7 @@ def _anonymizer(rack: Rack, report: AcceptReport, recording: Recording) -> Anony
         for line in identity.lines if identity else ():
             word, _, rest = line.partition(" ")
             if word == "serial":
-                # "Default string" and the like are no serial numbers.
+                # "Default string" and the like are not serial numbers.
                 serials += [rest.strip()] if re.search(r"\d", rest) else []
             elif word == "interface":
                 names += [rest] if chosen_interface(rest) else []
@@ -197,7 +197,7 @@ def _answers(answers: protocol.Answers | str, anonymizer: Anonymizer) -> Iterato
         yield claim, RecordedAnswer(unknown=anonymizer.text(why))
 
 
-def _rack(rack: Rack, host: Mapping[str, str]) -> RecordedRack:
+def _recorded_rack(rack: Rack, host: Mapping[str, str]) -> RecordedRack:
     def end(text: str) -> str:
         name, slash, rest = text.partition("/")
         return f"{host.get(name, name)}{slash}{rest}"
@@ -220,7 +220,7 @@ def _rack(rack: Rack, host: Mapping[str, str]) -> RecordedRack:
     )
 
 
-def _report(report: AcceptReport, anonymizer: Anonymizer) -> AcceptReport:
+def _anonymized_report(report: AcceptReport, anonymizer: Anonymizer) -> AcceptReport:
     host = anonymizer.hosts
 
     def claim(one: ClaimResult) -> ClaimResult:
@@ -244,7 +244,7 @@ def _report(report: AcceptReport, anonymizer: Anonymizer) -> AcceptReport:
 
 
 def _owners_words(report: AcceptReport) -> Iterator[str]:
-    """The texts of a report that come from the rack, and neither from claims.yaml nor from `_report`."""
+    """The texts of a report that come from the rack, and neither from claims.yaml nor from `_anonymized_report`."""
     for one in report.hosts:
         yield from (one.host, one.reason)
     for claim in report.claims:

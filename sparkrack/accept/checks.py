@@ -142,7 +142,7 @@ def _dmi_vendor(rack: Rack, node: str, answer: str, _switches: Switches) -> Mach
     return refuted(node, f"no string names {wanted}: {answer}")
 
 
-def _flag(row: Row, field: str) -> bool | None:
+def _flag_value(row: Row, field: str) -> bool | None:
     return {"true": True, "yes": True, "false": False, "no": False}.get(row.get(field, ""))
 
 
@@ -158,9 +158,9 @@ def _monitor_fields(look: SwitchChecks) -> MachineResult:
         port, seen = ports.get(leg.interface, {}), look.links.get(leg.interface)
         if seen is None:
             raise UnknownError(f"{leg.interface}: the monitor has no row")
-        if _flag(port, "auto-negotiation") is not False:
+        if _flag_value(port, "auto-negotiation") is not False:
             continue
-        if not (_flag(port, "running") or seen.get("status") == LINKED):
+        if not (_flag_value(port, "running") or seen.get("status") == LINKED):
             continue
         absent = [field for field in ("status", "rate", "fec") if not seen.get(field)]
         text = ", ".join(f"{field} is {seen.get(field) or 'absent'}" for field in ("status", "rate", "fec"))
@@ -205,7 +205,7 @@ def _qos_menus(look: SwitchChecks) -> MachineResult | None:
                 raise
             wrong.append(f"{menu.path} is absent ({fault.reason})")
             continue
-        if absent := _absent(menu, rows):
+        if absent := _absent_fields(menu, rows):
             wrong.append(f"{menu.path}: {', '.join(absent)} absent")
         else:
             right.append(f"{menu.path}: {counted(len(rows), 'row')}")
@@ -214,7 +214,7 @@ def _qos_menus(look: SwitchChecks) -> MachineResult | None:
     return observed(host, f"RouterOS {version}: {'; '.join(right)}")
 
 
-def _absent(menu: Menu, rows: tuple[Row, ...]) -> list[str]:
+def _absent_fields(menu: Menu, rows: tuple[Row, ...]) -> list[str]:
     """The fields of a menu with fixed rows that no row has although RouterOS prints them always."""
     if not menu.fixed or not rows:
         return []

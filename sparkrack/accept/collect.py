@@ -67,11 +67,11 @@ def accept(
         asked += [name for name in machines if name in rack.switches]
     progress.phase("read the claims", asked)
     with _readings(rack, asked, commands, progress) as readings:
-        results = [_result(rack, machines, claim, readings) for claim in claims]
-        hosts = [_host(name, readings) for name in asked]
+        results = [_claim_result(rack, machines, claim, readings) for claim in claims]
+        hosts = [_host_reading(name, readings) for name in asked]
         if recording is not None:
             recording.nodes |= readings.nodes
-            recording.switches |= {name: _probe(rack.switches[name]) for name in readings.switches}
+            recording.switches |= {name: _probe_switch(rack.switches[name]) for name in readings.switches}
     return AcceptReport(
         rack=rack.rack,
         origin=origin,
@@ -81,7 +81,7 @@ def accept(
     )
 
 
-def _probe(switch: Switch) -> ProbeReading | str:
+def _probe_switch(switch: Switch) -> ProbeReading | str:
     """All that a switch prints to its user over the API, also when its reader gets no answer; or why it does not."""
     try:
         with open_connection(switch, lambda _: None) as line:
@@ -90,19 +90,19 @@ def _probe(switch: Switch) -> ProbeReading | str:
         return str(fault)
 
 
-def _check(claim: Claim) -> str:
+def _check_of_claim(claim: Claim) -> str:
     return claim.look.check if isinstance(claim.look, CheckLook) else ""
 
 
 def _reads_switch(claim: Claim) -> bool:
-    return isinstance(claim.look, SwitchLook) or _check(claim) in {*SWITCH_CHECKS, *COMPARED_WITH_SWITCH}
+    return isinstance(claim.look, SwitchLook) or _check_of_claim(claim) in {*SWITCH_CHECKS, *COMPARED_WITH_SWITCH}
 
 
 def _commands(rack: Rack, node: str, claims: Sequence[Claim]) -> dict[str, str]:
     """The commands of a node by the id of the claim."""
     found = {}
     for claim in claims:
-        check = NODE_CHECKS.get(_check(claim))
+        check = NODE_CHECKS.get(_check_of_claim(claim))
         text = claim.look.node if isinstance(claim.look, NodeLook) else check.command(rack, node) if check else ""
         if text:
             found[claim.id] = text
@@ -125,12 +125,12 @@ def _readings(
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
 
             def ask(name: str) -> protocol.Answers | str:
-                answer = _ask(shells[name], commands[name])
+                answer = _ask_node(shells[name], commands[name])
                 progress.finish(name, "no answer" if isinstance(answer, str) else "answered")
                 return answer
 
             def reach(name: str) -> str:
-                why = _reach(looks[name])
+                why = _why_unreachable(looks[name])
                 progress.finish(name, "no answer" if why else "answered")
                 return why
 
@@ -140,7 +140,7 @@ def _readings(
         yield _Readings(commands, found, looks, silent)
 
 
-def _ask(shell: RootShell, commands: Mapping[str, str]) -> protocol.Answers | str:
+def _ask_node(shell: RootShell, commands: Mapping[str, str]) -> protocol.Answers | str:
     try:
         done = shell.run(protocol.script(commands))
         return protocol.parse(bytes(done.stdout_bytes).decode(errors="backslashreplace"), commands)
@@ -150,7 +150,7 @@ def _ask(shell: RootShell, commands: Mapping[str, str]) -> protocol.Answers | st
         return f"cannot be understood: {fault}"
 
 
-def _reach(look: SwitchChecks) -> str:
+def _why_unreachable(look: SwitchChecks) -> str:
     """Return why a switch does not answer; empty when it does."""
     try:
         look.ask(RESOURCE.sentence())
@@ -159,16 +159,16 @@ def _reach(look: SwitchChecks) -> str:
     return ""
 
 
-def _host(name: str, readings: _Readings) -> HostReading:
+def _host_reading(name: str, readings: _Readings) -> HostReading:
     answer = readings.nodes.get(name)
     why = answer if isinstance(answer, str) else readings.silent.get(name, "")
     return HostReading(host=name, answered=not why, reason=evidence(why))
 
 
-def _result(rack: Rack, machines: Sequence[str], claim: Claim, readings: _Readings) -> ClaimResult:
+def _claim_result(rack: Rack, machines: Sequence[str], claim: Claim, readings: _Readings) -> ClaimResult:
     nodes = [name for name in machines if claim.id in readings.commands.get(name, ())]
     found = [_of_node(rack, name, claim, readings) for name in nodes]
-    if isinstance(claim.look, SwitchLook) or _check(claim) in SWITCH_CHECKS:
+    if isinstance(claim.look, SwitchLook) or _check_of_claim(claim) in SWITCH_CHECKS:
         switches = [rack.switches[name] for name in machines if name in rack.switches]
         found += [_of_switch(one, claim, readings) for one in switches]
     return claim_result(claim, filter(None, found))
@@ -182,7 +182,7 @@ def _of_node(rack: Rack, name: str, claim: Claim, readings: _Readings) -> Machin
         text = answers.reading.text(claim.id)
         if isinstance(claim.look, NodeLook):
             return node_result(claim.look, name, text)
-        return NODE_CHECKS[_check(claim)].evaluate(rack, name, text, readings.switches)
+        return NODE_CHECKS[_check_of_claim(claim)].evaluate(rack, name, text, readings.switches)
     except UnknownError as fault:
         return unknown(name, fault.reason)
 
@@ -198,6 +198,6 @@ def _of_switch(switch: Switch, claim: Claim, readings: _Readings) -> MachineResu
         if isinstance(wanted, SwitchLook):
             fields = dict.fromkeys(("name", *wanted.where, *wanted.fields))
             return switch_result(wanted, name, look.ask((f"{wanted.menu}/print", f"=.proplist={','.join(fields)}")))
-        return SWITCH_CHECKS[_check(claim)](look)
+        return SWITCH_CHECKS[_check_of_claim(claim)](look)
     except UnknownError as fault:
         return unknown(name, fault.reason)

@@ -95,7 +95,7 @@ def claim_result(claim: Claim, hosts: Iterable[MachineResult], reason: str = "")
     elif found and not any(one.unknown for one in found) and "observed" in results:
         result = "observed"
     else:
-        result, reason = "not observed", reason or _reason(claim, found)
+        result, reason = "not observed", reason or _result_reason(claim, found)
     return ClaimResult.model_validate(
         {
             **claim.model_dump(include={"id", "level", "claim", "observe", "refutes", "matters"}),
@@ -106,7 +106,7 @@ def claim_result(claim: Claim, hosts: Iterable[MachineResult], reason: str = "")
     )
 
 
-def _reason(claim: Claim, hosts: Sequence[MachineResult]) -> str:
+def _result_reason(claim: Claim, hosts: Sequence[MachineResult]) -> str:
     if isinstance(claim.look, HandLook):
         return f"by hand: {claim.look.by_hand}"
     missing: dict[str, list[str]] = {}

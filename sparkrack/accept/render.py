@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from core.model.errors import counted
-from core.util.tables import print_whole
+from core.util.tables import print_sentence, print_whole
 from sparkrack.accept.model import AcceptReport, ClaimResult
 
 MOST_SHOWN = 5
@@ -20,13 +20,13 @@ _LINE = 160
 def show(report: AcceptReport, console: Console, *, quiet: bool = False) -> None:
     """Print the summary; what is refuted or could not be read, and the last line, if `quiet`."""
     for line in (*_refuted(report.claims), *_unknown(report)):
-        console.print(line, soft_wrap=True)
+        print_sentence(console, line)
     if not quiet:
-        print_whole(console, _table(report))
+        print_whole(console, _claims_table(report))
         names = [one.id for one in report.claims if one.result == "observed"]
         if names:
-            console.print(Text(f"observed: {', '.join(names)}"))
-    console.print(Text(total(report), style="bold"), soft_wrap=True)
+            print_sentence(console, f"observed: {', '.join(names)}")
+    print_sentence(console, Text(total(report), style="bold"))
 
 
 def _refuted(claims: Sequence[ClaimResult]) -> Iterator[Text]:
@@ -38,7 +38,7 @@ def _refuted(claims: Sequence[ClaimResult]) -> Iterator[Text]:
             if host.result == "refuted":
                 by_text.setdefault(host.evidence, []).append(host.host)
         for text, names in list(by_text.items())[:MOST_SHOWN]:
-            yield Text(f"  {', '.join(names)}: {_cut(text)}")
+            yield Text(f"  {', '.join(names)}: {_cut_line(text)}")
         yield Text(f"  this means: {one.matters}")
     if rest := found[MOST_SHOWN:]:
         yield Text(f"refuted as well: {', '.join(one.id for one in rest)}", style="red")
@@ -47,9 +47,9 @@ def _refuted(claims: Sequence[ClaimResult]) -> Iterator[Text]:
 def _unknown(report: AcceptReport) -> Iterator[Text]:
     """Hosts that did not answer, then claims without an answer that is understood."""
     silent = {host.host for host in report.hosts if not host.answered}
-    lines = [f"{host.host}: unknown: {_cut(host.reason)}" for host in report.hosts if not host.answered]
+    lines = [f"{host.host}: unknown: {_cut_line(host.reason)}" for host in report.hosts if not host.answered]
     lines += [
-        f"{one.id}: unknown: {_cut(one.reason)}"
+        f"{one.id}: unknown: {_cut_line(one.reason)}"
         for one in report.claims
         if any(host.unknown and host.host not in silent for host in one.hosts)
     ]
@@ -58,7 +58,7 @@ def _unknown(report: AcceptReport) -> Iterator[Text]:
         yield Text(f"and {len(lines) - MOST_SHOWN} more unknown", style="red")
 
 
-def _table(report: AcceptReport) -> Table:
+def _claims_table(report: AcceptReport) -> Table:
     table = Table("level", "refuted", "observed", "not observed", "", box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for level in ("look", "change", "load"):
         of_level = [one for one in report.claims if one.level == level]
@@ -72,19 +72,21 @@ def _table(report: AcceptReport) -> Table:
             Text(str(refuted), style="red" if refuted else ""),
             Text(str(observed), style="green" if observed else ""),
             str(not_observed),
-            _note(of_level) if level == "look" or report.level != "look" else f"not observed by --level {report.level}",
+            _counts_note(of_level)
+            if level == "look" or report.level != "look"
+            else f"not observed by --level {report.level}",
         )
     return table
 
 
-def _note(claims: Sequence[ClaimResult]) -> str:
+def _counts_note(claims: Sequence[ClaimResult]) -> str:
     by_hand = sum(one.reason.startswith("by hand") for one in claims)
     unknown = sum(one.unknown for one in claims)
     rest = sum(one.result == "not observed" and not one.unknown for one in claims) - by_hand
     return f"{by_hand} by hand, {unknown} unknown, {rest} not visible on this rack"
 
 
-def _cut(text: str) -> str:
+def _cut_line(text: str) -> str:
     return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."
 
 

@@ -47,7 +47,7 @@ def run_accept(
         results |= {one.id: one for one in _changes(tried, spare, lock, progress)}
     for claim in claims:
         if claim.id not in results:
-            results[claim.id] = claim_result(claim, (), _reason(claim))
+            results[claim.id] = claim_result(claim, (), _by_hand_reason(claim))
     return looked.model_copy(
         update={
             "level": "change" if spare else "look",
@@ -56,7 +56,7 @@ def run_accept(
     )
 
 
-def _reason(claim: Claim) -> str:
+def _by_hand_reason(claim: Claim) -> str:
     if claim.id in TRIED:
         return "it needs sparkrack accept --level change --spare SWITCH/CAGE"
     return f"by hand: {claim.observe}"
@@ -68,12 +68,12 @@ def _changes(claims: Sequence[Claim], spare: Spare, lock: Lock, progress: Progre
     with lock() as stopped:
         for number, claim in enumerate(claims, 1):
             progress.phase(f"observe {claim.id} on {spare.cage} ({number} of {len(claims)})", [host])
-            found = _try(claim.id, spare, stopped)
+            found = _try_claim(claim.id, spare, stopped)
             progress.finish(host, found.result)
             yield claim_result(claim, (found,))
 
 
-def _try(claim: str, spare: Spare, stopped: Callable[[], str]) -> MachineResult:
+def _try_claim(claim: str, spare: Spare, stopped: Callable[[], str]) -> MachineResult:
     """Observe one claim over a connection of its own. Raises SpareError."""
     run = f"accept-{secrets.token_hex(4)}"
     try:

@@ -202,7 +202,7 @@ def run_trial(claim: str, spare: Spare, line: SessionConnection, run: str) -> Ma
     found: list[MachineResult] = []
 
     def attempt(open_: SwitchConnection) -> None:
-        watch.downs = _downs(open_)
+        watch.downs = _link_losses(open_)
         try:
             for write in writes(todo.changes, before.release):
                 open_.talk(*write.sentence)
@@ -302,26 +302,26 @@ def _check_unchanged(target: _Target, before: SwitchReading, line: SessionConnec
         raise SpareError(f"{target.switch.name} is not proven to be as it was: {what}; {text}")
 
 
-def _lane(spare: Spare, lane: int, **fields: str) -> tuple[Menu, DesiredRow]:
+def _lane_row(spare: Spare, lane: int, **fields: str) -> tuple[Menu, DesiredRow]:
     return ETHERNET, DesiredRow(
         (lane_interface(spare.cage, lane),), {k.replace("_", "-"): v for k, v in fields.items()}
     )
 
 
-def _forced(spare: Spare, lane: int, shape: tuple[int, int], fec: str = "fec91") -> tuple[Menu, DesiredRow]:
-    return _lane(spare, lane, disabled="no", auto_negotiation="no", speed=SPEED["copper"][shape], fec_mode=fec)
+def _forced_lane(spare: Spare, lane: int, shape: tuple[int, int], fec: str = "fec91") -> tuple[Menu, DesiredRow]:
+    return _lane_row(spare, lane, disabled="no", auto_negotiation="no", speed=SPEED["copper"][shape], fec_mode=fec)
 
 
 def _other_fec(spare: Spare, line: SwitchConnection) -> tuple[tuple[Menu, DesiredRow], ...]:
     """The first lane with another FEC than it has."""
     rows = line.talk(f"{ETHERNET.path}/print", "=.proplist=default-name,fec-mode")
     now = {row.get("default-name", ""): row.get("fec-mode") for row in rows}.get(spare.lanes[0])
-    return (_lane(spare, 1, fec_mode="off" if now == "fec91" else "fec91"),)
+    return (_lane_row(spare, 1, fec_mode="off" if now == "fec91" else "fec91"),)
 
 
 def _illegal(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
     """100G on two lanes, from the second lane on, where no leg begins."""
-    return _lane(spare, 1, disabled="yes"), _forced(spare, 2, (100, 2))
+    return _lane_row(spare, 1, disabled="yes"), _forced_lane(spare, 2, (100, 2))
 
 
 def _breakout(*names: str) -> Callable[[Spare], tuple[tuple[Menu, DesiredRow], ...]]:
@@ -335,15 +335,15 @@ def _breakout(*names: str) -> Callable[[Spare], tuple[tuple[Menu, DesiredRow], .
         unused = [lane for lane in range(1, len(spare.lanes) + 1) if lane not in split.lanes]
         companions = [lane for lane in split.lanes if lane not in split.first_lanes]
         return (
-            *(_forced(spare, lane, (split.gbps, split.lanes_per_leg)) for lane in split.first_lanes),
-            *(_lane(spare, lane, disabled="no") for lane in companions),
-            *(_lane(spare, lane, disabled="yes") for lane in unused),
+            *(_forced_lane(spare, lane, (split.gbps, split.lanes_per_leg)) for lane in split.first_lanes),
+            *(_lane_row(spare, lane, disabled="no") for lane in companions),
+            *(_lane_row(spare, lane, disabled="yes") for lane in unused),
         )
 
     return rows
 
 
-def _rate(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
+def _rate_row(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
     return ((QOS_PORT, DesiredRow((spare.lanes[0],), {"egress-rate-queue3": "200G"})),)
 
 
@@ -354,11 +354,11 @@ def _big_script(_spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
 
 
 def _forced_first(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
-    return (_forced(spare, 1, (100, 2)),)
+    return (_forced_lane(spare, 1, (100, 2)),)
 
 
 def _forced_auto(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
-    return (_forced(spare, 1, (100, 2), "auto"),)
+    return (_forced_lane(spare, 1, (100, 2), "auto"),)
 
 
 def _monitor(line: SwitchConnection, lanes: Sequence[str]) -> dict[str, Row]:
@@ -378,7 +378,7 @@ def _plugged(line: SwitchConnection, spare: Spare) -> bool:
     return any(row.get("sfp-module-present") in ("true", "yes") for row in _monitor(line, spare.lanes).values())
 
 
-def _downs(line: SwitchConnection) -> dict[str, str]:
+def _link_losses(line: SwitchConnection) -> dict[str, str]:
     """How often each interface lost its link."""
     rows = line.talk("/interface/print", "=.proplist=default-name,name,link-downs")
     return {row.get("default-name") or row.get("name", ""): row["link-downs"] for row in rows if "link-downs" in row}
@@ -419,7 +419,7 @@ def _shown_fec(line: SwitchConnection, spare: Spare, _watch: Watch) -> MachineRe
     )
 
 
-def _links(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
+def _legs_link(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
     """The legs of the breakout that was written link."""
     host, legs = spare.switch.name, watch.legs
     if not _plugged(line, spare):
@@ -438,7 +438,7 @@ def _links(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
 
 def _restarts(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
     """Writing a lane takes no port outside of its cage down."""
-    host, now = spare.switch.name, _downs(line)
+    host, now = spare.switch.name, _link_losses(line)
     others = [name for name, count in now.items() if name not in spare.lanes and count != watch.downs.get(name)]
     if not now:
         return unknown(host, "/interface reports no link-downs")
@@ -511,15 +511,15 @@ TRIALS: Mapping[str, Trial] = {
     # claim: switch.rollback.script-size
     "switch.rollback.script-size": Trial(_big_script, _whole_script),
     # claim: switch.qos.egress-rate
-    "switch.qos.egress-rate": Trial(_rate, _printed_rate),
+    "switch.qos.egress-rate": Trial(_rate_row, _printed_rate),
     # claim: switch.breakout.linked
-    "switch.breakout.linked": Trial(_breakout("4x100G"), _links, kind=QSFP56_DD),
+    "switch.breakout.linked": Trial(_breakout("4x100G"), _legs_link, kind=QSFP56_DD),
     # claim: switch.breakout.4x50g
-    "switch.breakout.4x50g": Trial(_breakout("4x50G"), _links, kind=QSFP56_DD),
+    "switch.breakout.4x50g": Trial(_breakout("4x50G"), _legs_link, kind=QSFP56_DD),
     # claim: switch.breakout.1x100g
-    "switch.breakout.1x100g": Trial(_breakout("1x100G"), _links, kind=QSFP56_DD),
+    "switch.breakout.1x100g": Trial(_breakout("1x100G"), _legs_link, kind=QSFP56_DD),
     # claim: switch.breakout.first-lane
-    "switch.breakout.first-lane": Trial(_breakout("8x50G", "2x50G"), _links),
+    "switch.breakout.first-lane": Trial(_breakout("8x50G", "2x50G"), _legs_link),
 }
 """How claims are observed, by id; SAFE_MODE has a trial of its own."""
 # claim: switch.safe-mode.api

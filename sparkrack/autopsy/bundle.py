@@ -24,14 +24,14 @@ def fill(rack: Rack, evidence: Evidence, report: AutopsyReport) -> Bundle:
     bundle = Bundle()
     bundle.add("autopsy.json", report.model_dump_json(by_alias=True, indent=1) + "\n")
     bundle.add("autopsy.txt", "".join(f"{line}\n" for line in lines(report)))
-    bundle.hosts.append(_add(bundle, rack, evidence.node, f"nodes/{evidence.node}", FILES))
+    bundle.hosts.append(_add_answers(bundle, rack, evidence.node, f"nodes/{evidence.node}", FILES))
     if (peer := receiver(rack, rack.nodes[evidence.node])) is not None:
         asked = {f"{key}.txt": text for key, text in of_receiver(evidence.node, None).items() if key != CLOCK}
-        bundle.hosts.append(_add(bundle, rack, peer.name, f"nodes/{peer.name}/of-{evidence.node}", asked))
+        bundle.hosts.append(_add_answers(bundle, rack, peer.name, f"nodes/{peer.name}/of-{evidence.node}", asked))
     return bundle
 
 
-def _add(bundle: Bundle, rack: Rack, name: str, top: str, questions: Mapping[str, str]) -> HostAnswer:
+def _add_answers(bundle: Bundle, rack: Rack, name: str, top: str, questions: Mapping[str, str]) -> HostAnswer:
     """Add the answers of a node, and return whether it answered."""
     with open_shells(rack, [name], BUNDLE_SECONDS) as shells:
         for file, question in questions.items():

@@ -135,13 +135,13 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
     peer = receiver(rack, node)
     progress.phase("ask the node", [name])
     with open_shells(rack, [name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
-        own = _ask(shells[name], NODE)
+        own = _ask_questions(shells[name], NODE)
     evidence = _of_node(name, own, collector)
     other = _Answers(gone="a rack of one node has no other node that receives its records")
     if peer is not None:
         progress.phase("ask the node that receives its records", [peer.name])
         with open_shells(rack, [peer.name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
-            other = _ask(shells[peer.name], of_receiver(name, evidence.ended))
+            other = _ask_questions(shells[peer.name], of_receiver(name, evidence.ended))
     where = f" at {peer.name}" if peer else ""
     options = rack.declared(BlackboxOptions)
     if options is not None and options.remote == "plain":
@@ -159,7 +159,7 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
     return replace(evidence, sources=tuple(collector.sources))
 
 
-def _ask(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
+def _ask_questions(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
     found = _Answers()
     # The login comes first, which takes seconds on a busy node: the clock would be asked at the end of them.
     for key, question in {"": ":", **questions}.items():
@@ -191,7 +191,7 @@ def _seconds(text: str, otherwise: float) -> float:
     return found if math.isfinite(found) else otherwise
 
 
-def _number(value: Any) -> float | None:
+def _number_or_none(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
@@ -236,7 +236,7 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
     lines, records = parse.evidence_lines(found), tuple(str(one.get("text", "")) for one in found["pstore"] or ())
     firmware, marker = parse.firmware(found), found["marker"]
     unread = "; ".join(f"{part}: {reason}" for part, reason in (found["unread"] or {}).items())
-    began = next((at for boot, at in _began(own.texts.get(EARLIER, "")) if boot == found["before"]), None)
+    began = next((at for boot, at in _boot_times(own.texts.get(EARLIER, "")) if boot == found["before"]), None)
     stopped = parse.moment(marker["time"]) if marker else None
     evidence = replace(
         evidence,
@@ -248,9 +248,9 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
         earlier_records=tuple(map(str, found.get("earlier") or ())),
         firmware=firmware,
         hardware=tuple(map(str, found.get("hardware") or ())),
-        feeding=_number(found.get("feeding")),
-        shutdown_limit=_number(found.get("shutdown_limit")),
-        pause_limit=_number(found.get("pause_limit")),
+        feeding=_number_or_none(found.get("feeding")),
+        shutdown_limit=_number_or_none(found.get("shutdown_limit")),
+        pause_limit=_number_or_none(found.get("pause_limit")),
         disk=parse.disk_counters(found),
     )
     detail = f"{len(lines)} lines, {len(records)} records of a panic, {'a' if marker else 'no'} mark of a shutdown"
@@ -258,7 +258,7 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
     return evidence
 
 
-def _began(text: str) -> Iterable[tuple[str, float]]:
+def _boot_times(text: str) -> Iterable[tuple[str, float]]:
     """Yield the boots with evidence and their times, from lines of grep."""
     for line in text.splitlines():
         boot, _, rest = line.partition("/evidence.json:")
@@ -290,7 +290,7 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         why = f"the clock of the node was not set in boot {', '.join(sorted(unset))}"
         collector.unknown("order of the boots", f"{why}, so which boot ended last is unknown")
     elif ended is None:
-        ended = _latest(evidence, remote, samples)
+        ended = _latest_boot(evidence, remote, samples)
     lines = _shifted(remote.get(ended or "", ()), node_skew)
     text = collector.text(f"netconsole{where}", other, CONSOLE, "no line was received")
     console: tuple[LogLine, ...] = ()
@@ -367,7 +367,9 @@ def _boots_without_clock(remote: Mapping[str, tuple[LogLine, ...]], samples: tup
     return {boot for boot, _ in every} - {boot for boot, is_set in every if is_set}
 
 
-def _latest(evidence: Evidence, remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...]) -> str | None:
+def _latest_boot(
+    evidence: Evidence, remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...]
+) -> str | None:
     """Return the newest boot of which anything was received, other than the present one."""
     found = [(lines[-1].time or 0.0, boot) for boot, lines in remote.items()]
     found += [(sample.time, sample.boot) for sample in samples]
@@ -500,7 +502,9 @@ def _of_fabric(rack: Rack, evidence: Evidence, first: Node | None, collector: _C
     for peer in order:
         pairs = [(here, there) for here, there in reachable(rack, peer) if there.half.node == evidence.node]
         with open_shells(rack, [peer], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
-            answers = _ask(shells[peer], {ECHOES: echoes((here.device, there.interface.ip) for here, there in pairs)})
+            answers = _ask_questions(
+                shells[peer], {ECHOES: echoes((here.device, there.interface.ip) for here, there in pairs)}
+            )
         source = f"fabric from {peer}"
         text = collector.text(source, answers, ECHOES, "it has no fabric")
         # The pings run side by side, and end in any order.

@@ -94,7 +94,7 @@ class Drill:
         if self.level is DrillLevel.MARK:
             return
         try:
-            containers, units = parse_workload(self._ask(CONTAINERS))
+            containers, units = parse_workload(self._command_output(CONTAINERS))
         except ValueError as unknown:
             raise DrillError(f"whether a workload runs is unknown: {unknown}") from None
         if units:
@@ -102,16 +102,16 @@ class Drill:
             raise DrillError("; ".join(unit_blockers(self.rack, running, stops=False, offered=False)))
         if containers:
             raise DrillError(f"{containers} container{'' if containers == 1 else 's'} run; stop them first")
-        boot = self._ask(BOOT).strip()
+        boot = self._command_output(BOOT).strip()
         if boot == _own_boot():
             raise DrillError("this command runs on that node and would end with it; run it on another machine")
         if self.shell.run(f"[ -e {BOOTS}/{boot}/evidence.json ]").rc:
             raise DrillError("the present boot has no evidence; run `sparkrack apply --only blackbox`")
         if self.level is DrillLevel.FREEZE:
-            shown = self._ask("systemctl show --property=RuntimeWatchdogUSec,RebootWatchdogUSec")
+            shown = self._command_output("systemctl show --property=RuntimeWatchdogUSec,RebootWatchdogUSec")
             if not manager(shown).runtime:
                 raise DrillError("systemd feeds no watchdog, so nothing would end the freeze")
-        if self.level is DrillLevel.PANIC and self._ask("cat /proc/sys/kernel/panic").strip() == "0":
+        if self.level is DrillLevel.PANIC and self._command_output("cat /proc/sys/kernel/panic").strip() == "0":
             raise DrillError("kernel.panic is 0, so the node would not reboot")
 
     def mark(self) -> DrillResult:
@@ -119,9 +119,9 @@ class Drill:
         word = f"sparkrack-drill-{secrets.token_hex(8)}"
         # A busy node writes many lines before the next look: no number of lines is enough. By the clock of the node,
         # also at the other node: an entry keeps its time.
-        since = f"--since=@{self._clock() - CLOCK_STEP_SECONDS} --quiet --no-pager"
+        since = f"--since=@{self._node_clock() - CLOCK_STEP_SECONDS} --quiet --no-pager"
         self.progress.done = MARKED
-        self._ask(f"echo '<4>{word} kernel' > /dev/kmsg; logger -t sparkrack-drill {word} journal")
+        self._command_output(f"echo '<4>{word} kernel' > /dev/kmsg; logger -t sparkrack-drill {word} journal")
         places = {"journal": (self.shell, f"journalctl --boot {since} | grep -c {word}", 2)}
         missing = []
         if self.peer is not None:
@@ -142,65 +142,65 @@ class Drill:
                 ),
             ):
                 # A declared one that is not there, or whose node does not answer, is a fault that the drill finds.
-                if declared or _status(self.peer, there) == 0:
+                if declared or _exit_status(self.peer, there) == 0:
                     places[name] = (self.peer, command, 1)
                 else:
                     missing.append(name)
         left, until = dict(places), time.monotonic() + MARK_SECONDS
         while left and time.monotonic() < until:
-            left = {name: place for name, place in left.items() if _number(place[0], place[1]) < place[2]}
+            left = {name: place for name, place in left.items() if _printed_number(place[0], place[1]) < place[2]}
             if left:
                 time.sleep(POLL_SECONDS)
         found = [name for name in places if name not in left]
         reason = f"arrived in: {', '.join(found) or 'nothing'}"
         reason += f"; not within {MARK_SECONDS:g} s in: {', '.join(left)}" if left else ""
         reason += f"; not set up: {', '.join(missing)}" if missing else ""
-        return self._result(passed=not left, reason=reason)
+        return self._drill_result(passed=not left, reason=reason)
 
     def end(self, sure: Callable[[], None], back: Callable[[], None]) -> DrillResult:
         """End the boot of the node, wait for the next one, and judge. `sure`: raises when it must not be done now.
         `back`: called when the node answers again, before its evidence is read.
         """
-        before = self._ask(BOOT).strip()
+        before = self._command_output(BOOT).strip()
         mark = f"sparkrack-drill {self.level} {self.run}"
         sure()
         self.say(f"{self.node}: {EFFECTS[self.level]}")
         # File systems are written first: the drill is about evidence, not about data that is lost.
         self.progress.done = MARKED
-        self._ask(f"logger -t sparkrack-drill {mark}; echo '<4>{mark}' > /dev/kmsg; sync")
+        self._command_output(f"logger -t sparkrack-drill {mark}; echo '<4>{mark}' > /dev/kmsg; sync")
         self.progress.done = ENDED.format(self.node)
         begin = time.monotonic()
         with suppress(UnreachableError):  # it was faster than its answer
-            self._ask(_LATER.format(ACTIONS[self.level]))
+            self._command_output(_LATER.format(ACTIONS[self.level]))
         self.shell.close()
-        while (now := _boot(self.shell)) in (None, before):
+        while (now := _boot_id(self.shell)) in (None, before):
             if time.monotonic() - begin > self.timeout:
-                return self._result(passed=False, reason=f"did not come back within {self.timeout:g} s")
+                return self._drill_result(passed=False, reason=f"did not come back within {self.timeout:g} s")
             time.sleep(POLL_SECONDS)
         seconds = time.monotonic() - begin
         self.say(f"{self.node}: is back after {seconds:.0f} s")
         back()
         until = time.monotonic() + EVIDENCE_SECONDS
-        while _status(self.shell, f"[ -e {BOOTS}/{now}/evidence.json ]"):
+        while _exit_status(self.shell, f"[ -e {BOOTS}/{now}/evidence.json ]"):
             if time.monotonic() > until:
                 reason = f"is back, and has collected no evidence within {EVIDENCE_SECONDS:g} s"
-                return self._result(passed=False, reason=reason, seconds=seconds)
+                return self._drill_result(passed=False, reason=reason, seconds=seconds)
             time.sleep(POLL_SECONDS)
         evidence = collect_evidence(self.rack, self.node)
         if evidence.ended != before:
             reason = f"the evidence is about boot {evidence.ended or 'unknown'}, and boot {before} was ended"
-            return self._result(passed=False, reason=reason, seconds=seconds)
-        return self._judged(judge(evidence), seconds)
+            return self._drill_result(passed=False, reason=reason, seconds=seconds)
+        return self._judged_result(judge(evidence), seconds)
 
-    def _judged(self, verdict: Verdict, seconds: float) -> DrillResult:
+    def _judged_result(self, verdict: Verdict, seconds: float) -> DrillResult:
         expected = EXPECTED[self.level]
         passed = verdict.cause in expected
         reason = f"verdict {verdict.cause}: {verdict.reason}"
         if not passed:
             reason = f"{reason}; wanted {' or '.join(expected)}"
-        return self._result(passed=passed, reason=reason, seconds=seconds, verdict=verdict)
+        return self._drill_result(passed=passed, reason=reason, seconds=seconds, verdict=verdict)
 
-    def _result(
+    def _drill_result(
         self, *, passed: bool, reason: str, seconds: float | None = None, verdict: Verdict | None = None
     ) -> DrillResult:
         return DrillResult(
@@ -216,14 +216,14 @@ class Drill:
             reason=printable_line(reason),
         )
 
-    def _clock(self) -> int:
+    def _node_clock(self) -> int:
         """Return the seconds since 1970 by the clock of the node. Raises DrillError and UnreachableError."""
-        shown = self._ask("date +%s").strip()
+        shown = self._command_output("date +%s").strip()
         if not shown.isdecimal():
             raise DrillError(printable_line(f"date +%s: {shown[:40]!r} is not a time"))
         return int(shown)
 
-    def _ask(self, command: str) -> str:
+    def _command_output(self, command: str) -> str:
         """Return the output of a command on the node. Raises DrillError when it fails, UnreachableError without one."""
         done = self.shell.run(command)
         if done.rc != 0:
@@ -240,7 +240,7 @@ def _own_boot() -> str | None:
         return None
 
 
-def _boot(shell: RootShell) -> str | None:
+def _boot_id(shell: RootShell) -> str | None:
     """Return the ID of the node's present boot; None while it does not answer."""
     try:
         return str(shell.run(BOOT).stdout).strip() or None
@@ -248,7 +248,7 @@ def _boot(shell: RootShell) -> str | None:
         return None
 
 
-def _status(shell: RootShell, command: str) -> int:
+def _exit_status(shell: RootShell, command: str) -> int:
     """Return the exit status of a command; 255 while the node does not answer."""
     try:
         return int(shell.run(command).rc)
@@ -256,7 +256,7 @@ def _status(shell: RootShell, command: str) -> int:
         return 255
 
 
-def _number(shell: RootShell, command: str) -> int:
+def _printed_number(shell: RootShell, command: str) -> int:
     """Return the number that a command prints; 0 for anything else."""
     try:
         text = str(shell.run(command).stdout).strip()

@@ -157,19 +157,19 @@ def samples(text: str) -> tuple[Sample, ...]:
         if not 0 <= at < _LATEST:
             continue
         memory, gpu, pressure, events = (_mapping(one.get(key)) for key in ("memory", "gpu", "pressure", "events"))
-        total, available = _number(memory.get("total")), _number(memory.get("available"))
-        refused = _number(events.get("nvrm_no_memory"))
+        total, available = _finite_number(memory.get("total")), _finite_number(memory.get("available"))
+        refused = _finite_number(events.get("nvrm_no_memory"))
         found.append(
             Sample(
                 time=at,
                 boot=boot,
                 available=available / total if total and available is not None else None,
-                full=_number(pressure.get("full")),
+                full=_finite_number(pressure.get("full")),
                 no_memory=None if refused is None else int(refused),
-                clock=_number(gpu.get("clock")),
-                utilization=_number(gpu.get("utilization")),
-                margin=_number(gpu.get("margin")),
-                power=_number(gpu.get("power")),
+                clock=_finite_number(gpu.get("clock")),
+                utilization=_finite_number(gpu.get("utilization")),
+                margin=_finite_number(gpu.get("margin")),
+                power=_finite_number(gpu.get("power")),
             )
         )
     return tuple(sorted(found, key=lambda one: one.time))
@@ -200,7 +200,7 @@ def netconsole(text: str) -> tuple[LogLine, ...]:
     lines = []
     for line in filter(None, text.split("\n")):
         match = _STAMP.match(line)
-        at = _stamp(match["stamp"]) if match else None
+        at = _parse_stamp(match["stamp"]) if match else None
         words = match["text"] if match and at is not None else line
         head = _EXTENDED.match(words)
         program = "/dev/kmsg, as kernel" if head and int(head["priority"]) >= FACILITY else "kernel"
@@ -208,7 +208,7 @@ def netconsole(text: str) -> tuple[LogLine, ...]:
     return tuple(lines)
 
 
-def _stamp(text: str) -> float | None:
+def _parse_stamp(text: str) -> float | None:
     try:
         if re.fullmatch(r"[0-9.]+", text):
             return moment(text)
@@ -221,7 +221,7 @@ def _stamp(text: str) -> float | None:
 def switch_now(rows: Sequence[Row]) -> datetime:
     """Return the time of the switch's clock, without its zone. Raises EvidenceError."""
     row = rows[0] if rows else {}
-    return _moment(f"{row.get('date', '')} {row.get('time', '')}")
+    return _parse_moment(f"{row.get('date', '')} {row.get('time', '')}")
 
 
 def switch_skew(rows: Sequence[Row], asked: float) -> float | None:
@@ -254,10 +254,10 @@ def link_changes(
     changes = []
     for row in log:
         match = _LINK.match(row.get("message", ""))
-        if match and match["name"] in names and (at := _ago(row.get("time", ""), now)) is not None:
+        if match and match["name"] in names and (at := _seconds_before(row.get("time", ""), now)) is not None:
             changes.append(LinkChange(names[match["name"]], asked - at, match["change"] == "up", logged=True))
     for row in interfaces:
-        leg, at = names.get(row.get("name", "")), _ago(row.get("last-link-down-time", ""), now)
+        leg, at = names.get(row.get("name", "")), _seconds_before(row.get("last-link-down-time", ""), now)
         known = any(
             one.leg == leg and not one.up and at is not None and abs(asked - at - one.time) < 2 for one in changes
         )
@@ -279,16 +279,16 @@ def leg_frames(before: Iterable[Row], after: Iterable[Row], leg: str) -> int | N
     return None if min(frames, pauses) < 0 else 0 if frames == pauses else frames
 
 
-def _ago(text: str, now: datetime) -> float | None:
+def _seconds_before(text: str, now: datetime) -> float | None:
     """Return how many seconds before `now` that was; the log leaves out the date of today."""
     try:
-        moment = _moment(text if "-" in text else f"{now:%Y-%m-%d} {text}")
+        moment = _parse_moment(text if "-" in text else f"{now:%Y-%m-%d} {text}")
     except EvidenceError:
         return None
     return (now - moment).total_seconds()
 
 
-def _moment(text: str) -> datetime:
+def _parse_moment(text: str) -> datetime:
     try:
         return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
     except ValueError:
@@ -310,7 +310,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _number(value: Any) -> float | None:
+def _finite_number(value: Any) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if abs(value) < 1e300 and math.isfinite(value) else None

@@ -16,10 +16,10 @@ RUNBOOK = "docs/runbooks/autopsy.md"
 
 def lines(report: AutopsyReport) -> Iterator[str]:
     """Yield the lines of the report."""
-    yield from map(printable_line, _lines(report))
+    yield from map(printable_line, _report_lines(report))
 
 
-def _lines(report: AutopsyReport) -> Iterator[str]:
+def _report_lines(report: AutopsyReport) -> Iterator[str]:
     if entries := report.timeline[-MOST_LINES:]:
         width = max(len(entry.source) for entry in entries)
         left_out = len(report.timeline) - len(entries)

@@ -26,16 +26,16 @@ def report_of(rack: Rack, evidence: Evidence) -> AutopsyReport:
     return AutopsyReport(
         rack=rack.rack,
         node=evidence.node,
-        made=_moment(evidence.asked),
+        made=_utc_moment(evidence.asked),
         verdict=verdict.cause,
         confidence=verdict.confidence,
         reason=scrub(verdict.reason),
         alive=evidence.alive,
         boot=evidence.ended,
-        last_sign=_moment(sign[0]) if sign else None,
+        last_sign=_utc_moment(sign[0]) if sign else None,
         last_source=sign[1] if sign else None,
-        signs=tuple(map(_sign, verdict.signs)),
-        against=tuple(map(_sign, verdict.against)),
+        signs=tuple(map(_sign_report, verdict.signs)),
+        against=tuple(map(_sign_report, verdict.against)),
         remarks=remarks(evidence),
         units=() if verdict.cause is Cause.PLANNED or verdict.may_be_alive else units_after(rack, evidence.node),
         sources=tuple(
@@ -56,7 +56,7 @@ def units_after(rack: Rack, node: str) -> tuple[UnitAfter, ...]:
 def timeline(evidence: Evidence) -> tuple[TimelineEntry, ...]:
     """Merge all sources into one timeline, by the operator's clock."""
     entries = sorted(_entries(evidence), key=lambda entry: entry[0])[-MOST_ENTRIES:]
-    return tuple(TimelineEntry(at=_moment(at), source=source, text=scrub(text)) for at, source, text in entries)
+    return tuple(TimelineEntry(at=_utc_moment(at), source=source, text=scrub(text)) for at, source, text in entries)
 
 
 def _entries(evidence: Evidence) -> Iterator[tuple[float, str, str]]:
@@ -88,9 +88,9 @@ def _entries(evidence: Evidence) -> Iterator[tuple[float, str, str]]:
         yield evidence.began, "node", "the present boot began"
 
 
-def _sign(sign: Sign) -> SignReport:
+def _sign_report(sign: Sign) -> SignReport:
     return SignReport(cause=sign.cause, proof=sign.proof, source=sign.source, text=scrub(sign.text))
 
 
-def _moment(seconds: float) -> datetime:
+def _utc_moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)

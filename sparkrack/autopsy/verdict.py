@@ -124,14 +124,14 @@ def judge(evidence: Evidence) -> Verdict:
     proofs = [sign for sign in signs if sign.proof]
     if any(sign.cause in _CONTRADICTS.get(proof.cause, ()) for proof in proofs for sign in signs if _weighty(sign)):
         proofs = []
-    if not proofs and (life := _life(evidence, signs)):
+    if not proofs and (life := _signs_of_life(evidence, signs)):
         why = f"the node does not answer, and {life}: it may be alive; look at its management link and its sshd"
         return Verdict(Cause.UNKNOWN, None, why, (), tuple(every), may_be_alive=True)
     recorded = any(sign.cause in _RECORDED for sign in signs)
     causes = dict.fromkeys(sign.cause for sign in proofs or signs if _weighty(sign) or not recorded)
     if proofs and Cause.WATCHDOG in causes and any(sign.cause is Cause.MEMORY_WEDGE for sign in signs):
         causes[Cause.MEMORY_WEDGE] = None
-    chosen = _common(frozenset(causes))
+    chosen = _common_cause(frozenset(causes))
     if chosen is None:
         named = " and ".join(sorted(cause for cause in causes if cause is not Cause.UNKNOWN))
         unseen = [sign.text for sign in signs if sign.cause is Cause.UNKNOWN]
@@ -148,7 +148,7 @@ def judge(evidence: Evidence) -> Verdict:
     return Verdict(chosen, "high" if certain else "medium", own[0].text, own, against)
 
 
-def _life(evidence: Evidence, signs: Sequence[Sign]) -> str:
+def _signs_of_life(evidence: Evidence, signs: Sequence[Sign]) -> str:
     """Return what shows that a node which does not answer may be alive; empty: nothing.
 
     A node whose memory is gone may still answer pings, so that alone does not make it alive.
@@ -200,7 +200,7 @@ def _weighty(sign: Sign) -> bool:
     return sign.cause is not Cause.POWER or sign.strong
 
 
-def _common(causes: frozenset[Cause]) -> Cause | None:
+def _common_cause(causes: frozenset[Cause]) -> Cause | None:
     """Return the one class behind these; None when they exclude each other."""
     if not causes:
         return Cause.UNKNOWN
@@ -208,7 +208,7 @@ def _common(causes: frozenset[Cause]) -> Cause | None:
 
 
 def _nothing(evidence: Evidence) -> str:
-    if any(_frozen(evidence)):
+    if any(_stop_lines(evidence)):
         return "systemd stopped, and what ended the boot after that is unknown"
     last = _last_sample(evidence)
     up = any(leg.up for leg in evidence.legs)
@@ -222,7 +222,7 @@ def _nothing(evidence: Evidence) -> str:
         return f"no sign of life of the boot that ended has a known time: the clock of {names} is unknown"
     if evidence.last_sign is None:
         return "no source has a sign of life of the boot that ended"
-    if faults := tuple(_faults(evidence)):
+    if faults := tuple(_fault_lines(evidence)):
         return f"nothing shows what ended the boot; before that there was {'; '.join(faults)}"
     if evidence.disk and not evidence.disk.power_cycles and _link_down_at_the_end(evidence) is not None:
         return "a reset without a record: the disk kept its power"
@@ -273,7 +273,7 @@ def _hung_shutdown(evidence: Evidence) -> bool:
     return limit <= evidence.began - mark.time <= 2 * limit + POST_SECONDS
 
 
-def _texts(evidence: Evidence) -> Iterator[LogLine]:
+def _last_kernel_lines(evidence: Evidence) -> Iterator[LogLine]:
     """Yield everything that the kernel may have said at its end. Lines of pstore have no time, and are of this boot."""
     for record in evidence.records:
         for text in record.splitlines():
@@ -281,9 +281,9 @@ def _texts(evidence: Evidence) -> Iterator[LogLine]:
     yield from (line for line in evidence.lines if line.program == "kernel")
 
 
-def _panic(evidence: Evidence) -> Iterator[Sign]:
+def _panic_signs(evidence: Evidence) -> Iterator[Sign]:
     chosen: dict[str, tuple[LogLine, str]] = {}
-    for line in _texts(evidence):
+    for line in _last_kernel_lines(evidence):
         # Of a source into which others write the first one: what was forged once can be forged again.
         if (found := _PANIC.search(line.text)) and not (line.source in evidence.forgeable and line.source in chosen):
             chosen[line.source] = line, (found["why"] or "").strip()
@@ -305,7 +305,7 @@ def _watchdog(evidence: Evidence) -> Iterator[Sign]:
     limit = evidence.feeding
     if not limit or not evidence.alive or evidence.began is None:
         return
-    if frozen := next(_frozen(evidence), None):
+    if frozen := next(_stop_lines(evidence), None):
         gap = -1.0 if frozen.time is None else evidence.began - frozen.time
         if 0 <= gap <= 2 * limit + POST_SECONDS:
             text = f"systemd stopped, and the node booted again {gap:.0f} s later; its watchdog acts after {limit:g} s"
@@ -319,7 +319,7 @@ def _watchdog(evidence: Evidence) -> Iterator[Sign]:
             yield Sign(Cause.WATCHDOG, False, "switch", text)
 
 
-def _memory(evidence: Evidence) -> Iterator[Sign]:
+def _memory_signs(evidence: Evidence) -> Iterator[Sign]:
     if (sign := evidence.last_sign) is None:
         return
     since = sign[0] - MEMORY_MINUTES * 60
@@ -331,7 +331,7 @@ def _memory(evidence: Evidence) -> Iterator[Sign]:
     counted = [sample.no_memory for sample in evidence.samples if sample.no_memory is not None]
     refused = bool(lines) or (len(counted) > 1 and counted[-1] > counted[0])
     pressed = _pressed(evidence.samples)
-    scarce = _scarce(evidence.samples)
+    scarce = _least_available_memory(evidence.samples)
     if pressed:
         text = f"all tasks waited for memory {pressed:.0f} % of the time in the last 5 minutes"
         # A disk that counts a power-on is that of a node that lost its power, then or when it was switched on again.
@@ -354,7 +354,7 @@ def _pressed(samples: Sequence[Sample]) -> float | None:
     return sum(values) / len(values) if high >= 0.9 * len(values) else None
 
 
-def _scarce(samples: Sequence[Sample]) -> float | None:
+def _least_available_memory(samples: Sequence[Sample]) -> float | None:
     """Return the least share of memory that was available in the last minute, when it was scarce."""
     least = min(
         (one.available for one in samples if one.available is not None and one.time > samples[-1].time - 60),
@@ -364,11 +364,11 @@ def _scarce(samples: Sequence[Sample]) -> float | None:
 
 
 # claim: blackbox.link-down-with-power
-def _power(evidence: Evidence) -> Iterator[Sign]:
+def _power_signs(evidence: Evidence) -> Iterator[Sign]:
     sign, down = evidence.last_sign, _link_down_at_the_end(evidence)
     if sign is None or down is None or abs(down - sign[0]) > SAME_SECONDS:
         return
-    if any(_frozen(evidence)) and not (evidence.disk and evidence.disk.power_cycles):
+    if any(_stop_lines(evidence)) and not (evidence.disk and evidence.disk.power_cycles):
         return  # that is a record: the recorder wrote on until the watchdog, or a reset by hand, ended the node
     text = f"the link went down {abs(down - sign[0]):.0f} s {'after' if down >= sign[0] else 'before'} the last sign of"
     text += f" life ({sign[1]}), and nothing was recorded"
@@ -379,7 +379,7 @@ def _power(evidence: Evidence) -> Iterator[Sign]:
         yield Sign(Cause.POWER, False, "switch", f"{text}; {counted}", strong=True)
 
 
-def _freeze(evidence: Evidence) -> Iterator[Sign]:
+def _freeze_signs(evidence: Evidence) -> Iterator[Sign]:
     last = _last_sample(evidence)
     # One wire that is silent is one observation: samples, journal and ssh come by the management link, all of them.
     if not evidence.alive and evidence.silent:
@@ -388,7 +388,7 @@ def _freeze(evidence: Evidence) -> Iterator[Sign]:
         if last is not None and up and evidence.asked - last >= STANDSTILL_SECONDS:
             text = f"{', '.join(up)} has a link, and the last sample is {evidence.asked - last:.0f} s old{asked}"
             yield Sign(Cause.FREEZE, False, "switch", text)
-        frozen = next(_frozen(evidence), None)
+        frozen = next(_stop_lines(evidence), None)
         overdue = 2 * (evidence.feeding or 0) + POST_SECONDS
         if frozen and frozen.time is not None and evidence.asked - frozen.time > overdue:
             text = f"systemd stopped {evidence.asked - frozen.time:.0f} s ago, and nothing reset the node{asked}"
@@ -402,10 +402,17 @@ def _freeze(evidence: Evidence) -> Iterator[Sign]:
         yield Sign(Cause.FREEZE, False, "switch", text)
 
 
-RULES: tuple[Callable[[Evidence], Iterator[Sign]], ...] = (_planned, _panic, _watchdog, _memory, _power, _freeze)
+RULES: tuple[Callable[[Evidence], Iterator[Sign]], ...] = (
+    _planned,
+    _panic_signs,
+    _watchdog,
+    _memory_signs,
+    _power_signs,
+    _freeze_signs,
+)
 
 
-def _frozen(evidence: Evidence) -> Iterator[LogLine]:
+def _stop_lines(evidence: Evidence) -> Iterator[LogLine]:
     """Yield the lines in which systemd says that it stops; also those in the log of the kernel: they prove nothing."""
     programs = ("systemd", "/dev/kmsg, as systemd")
     return (line for line in evidence.lines if line.program in programs and _FROZEN.search(line.text))
@@ -448,11 +455,11 @@ def _link_down_at_the_end(evidence: Evidence) -> float | None:
     return max(found, default=None)
 
 
-def _faults(evidence: Evidence) -> Iterator[str]:
+def _fault_lines(evidence: Evidence) -> Iterator[str]:
     """Yield each kind of fault that the kernel logged, with its last line, and what the firmware reports."""
     sign = evidence.last_sign
     for name, pattern in _FAULTS.items():
-        lines = [line for line in _texts(evidence) if pattern.search(line.text)]
+        lines = [line for line in _last_kernel_lines(evidence) if pattern.search(line.text)]
         if lines:
             last, count = lines[-1], f"{len(lines)} lines, the last one " if len(lines) > 1 else ""
             at = (
@@ -471,7 +478,7 @@ def remarks(evidence: Evidence) -> tuple[str, ...]:
         f"the clock of {name} is unknown: the times that it wrote are not used, so the verdict rests on fewer signs"
         for name in evidence.clocks_unknown
     ]
-    found += _faults(evidence)
+    found += _fault_lines(evidence)
     if evidence.life and not evidence.alive:
         found.append(f"it does not answer on its management link, and may be alive now: {'; '.join(evidence.life)}")
     if evidence.earlier_records:

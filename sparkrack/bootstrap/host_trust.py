@@ -52,14 +52,14 @@ def offer(rack: Rack, node: Node, timeout: float, vouched_for: frozenset[str] = 
             raise BootstrapError(str(fault)) from None
         wanted = vouched_for | {key.fingerprint for key in pins}
         try:
-            return KeyOffer(_shown(address, port, wanted), pins)
+            return KeyOffer(_shown_keys(address, port, wanted), pins)
         except HostKeyError as fault:
             if time.monotonic() >= until:
                 raise BootstrapError(str(fault)) from None
         time.sleep(_PAUSE)
 
 
-def _shown(address: str, port: int, wanted: frozenset[str] | set[str]) -> tuple[HostKey, ...]:
+def _shown_keys(address: str, port: int, wanted: frozenset[str] | set[str]) -> tuple[HostKey, ...]:
     try:
         keys = offered(address, port, _ASKING, KINDS[:1])
     except SilentError:

@@ -115,7 +115,7 @@ class NodeLogin:
         for secret in self.context.passwords.tries(self.node.name, user):
             self.context.progress.step(self.node.name, f"log in as {user} by password")
             try:
-                root = self.patiently(partial(self._login, user, secret))
+                root = self.patiently(partial(self._open_login, user, secret))
             except WrongPasswordError as wrong:
                 self.context.say(f"{self.node.name}: {wrong}")
                 continue
@@ -124,7 +124,7 @@ class NodeLogin:
             return root
         raise BootstrapError(f"{self.context.passwords.refused}; nothing was changed")
 
-    def _login(self, user: str, secret: SecretStr) -> PasswordShell:
+    def _open_login(self, user: str, secret: SecretStr) -> PasswordShell:
         from sparkrack.bootstrap.password_shell import open_password_shell  # imports paramiko, which takes long
 
         port = self.context.rack.access.port

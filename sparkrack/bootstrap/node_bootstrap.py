@@ -46,7 +46,7 @@ class NodeBootstrap:
             self.pin(self.trusted)
         root = self._login.enter()
         try:
-            return self._report_missing(root) if dry else self._bring(root)
+            return self._report_missing(root) if dry else self._bring_up(root)
         finally:
             root.close()
 
@@ -66,9 +66,9 @@ class NodeBootstrap:
             raise BootstrapError(str(fault)) from None
 
     def _report_missing(self, root: RootShellProtocol) -> bool:
-        found = self._look(root)
-        lines = [step.what for step in self._steps(found)]
-        lines += self._twins(found)
+        found = self._read_state(root)
+        lines = [step.what for step in self._missing_steps(found)]
+        lines += self._shared_identities(found)
         if self.fresh:
             lines.append(f"pin its host keys in {self.context.rack.access.known_hosts}")
         for line in lines:
@@ -76,7 +76,7 @@ class NodeBootstrap:
         self.own, self.machine_id = tuple(found.keys.values()), found.machine_id
         return not lines
 
-    def _twins(self, found: NodeState) -> list[str]:
+    def _shared_identities(self, found: NodeState) -> list[str]:
         """In words, what it has in common with other nodes."""
         others = dict.fromkeys(self.keys[key] for key in found.keys.values() if key in self.keys)
         lines = [f"make new host keys: they are those of {', '.join(others)} too"] if others else []
@@ -85,27 +85,27 @@ class NodeBootstrap:
             lines.append(f"make a new machine-id: {why}")
         return lines
 
-    def _bring(self, root: RootShellProtocol) -> bool:
-        found = self._look(root)
-        for step in self._steps(found):
+    def _bring_up(self, root: RootShellProtocol) -> bool:
+        found = self._read_state(root)
+        for step in self._missing_steps(found):
             self.write(root, step.what, step.script)
         self._own_host_keys(root, found)
-        found = self._look(root)
+        found = self._read_state(root)
         if not found.machine_id or found.machine_id in self.ids:
             self.write(
                 root, "make a machine-id of its own; it counts after a restart", regenerate_identity.machine_id()
             )
             self.restart = True
-            found = self._look(root)
-        left = [step.what for step in self._steps(found)] + self._twins(found)
+            found = self._read_state(root)
+        left = [step.what for step in self._missing_steps(found)] + self._shared_identities(found)
         if left:
             raise BootstrapError(f"still missing: {'; '.join(left)}")
         self.own, self.machine_id = tuple(found.keys.values()), found.machine_id
-        self._prove()
-        self._settle()
+        self._prove_login()
+        self._pin_host_keys()
         return True
 
-    def _steps(self, found: NodeState) -> list[BootstrapStep]:
+    def _missing_steps(self, found: NodeState) -> list[BootstrapStep]:
         return steps(found, self.context.rack.access.user, self.node.name, self.context.key)
 
     def _own_host_keys(self, root: RootShellProtocol, found: NodeState) -> None:
@@ -127,9 +127,9 @@ class NodeBootstrap:
             return
         self.pin([*self.trusted, *final.values()])
         self.write(root, "let sshd read its host keys", regenerate_identity.reload())
-        self._shows(tuple(final.values()))
+        self._wait_for_keys(tuple(final.values()))
 
-    def _shows(self, final: tuple[HostKey, ...]) -> None:
+    def _wait_for_keys(self, final: tuple[HostKey, ...]) -> None:
         """Wait until the node shows these. Raises BootstrapError."""
         access = self.context.rack.access
         best = min((key.kind for key in final), key=KINDS.index)
@@ -147,19 +147,21 @@ class NodeBootstrap:
                 raise BootstrapError(f"sshd was reloaded to read its new host keys, and {why}; run again")
             time.sleep(_PAUSE)
 
-    def _prove(self) -> None:
+    def _prove_login(self) -> None:
         """Verify a login like that of every later run: by key, to the keys that the node itself reports."""
         self._login.believe(self.own)
         shell = self._login.by_key()
         self.context.progress.step(self.node.name, "verify the login by key")
         refused = self._login.patiently(shell.refused)
         if refused:
-            raise BootstrapError(f"all is written, and {self.context.rack.access.user} is not let in by key: {refused}")
+            raise BootstrapError(
+                f"all is written, and {self.context.rack.access.user} is not accepted by key: {refused}"
+            )
         name = self._login.ask(shell, "read its name", "cat /proc/sys/kernel/hostname").decode(errors="replace").strip()
         if not is_called(name, self.node.name):
             raise BootstrapError(f"calls itself {last_line(name.encode())} after all")
 
-    def _settle(self) -> None:
+    def _pin_host_keys(self) -> None:
         """All of its keys are pinned, and no others. A line that has it by a pattern stays, if it is right."""
         access = self.context.rack.access
         try:
@@ -173,5 +175,5 @@ class NodeBootstrap:
             if not pins or any(key not in self.own for key in pins):
                 raise
 
-    def _look(self, root: RootShellProtocol) -> NodeState:
+    def _read_state(self, root: RootShellProtocol) -> NodeState:
         return parse_node_state(self._login.ask(root, "read its state", look(self.context.rack.access.user)))

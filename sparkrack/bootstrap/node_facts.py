@@ -90,29 +90,29 @@ def _questions(user: str) -> dict[str, str]:
         "groups": f'for g in {" ".join(GROUPS)}; do ! getent group "$g" >/dev/null || printf \'%s \' "$g"; done',
         "account": f"{account}; printf '%s' \"$line\"",
         "member": f"{home}id -nG {user}",
-        "thing-home": home + _stat('"$home"'),
-        "thing-folder": home + _stat('"$home/.ssh"'),
-        "thing-authorized": home + _stat(keys),
+        "thing-home": home + _stat_command('"$home"'),
+        "thing-folder": home + _stat_command('"$home/.ssh"'),
+        "thing-authorized": home + _stat_command(keys),
         # A symbolic link is not followed: it may lead to a file of another user.
-        "authorized": f'{home}[ -L "$home/.ssh" ] || [ -L {keys} ] || {_text(keys)}',
-        "thing-sudoers": _stat(SUDOERS),
-        "sudoers": _text(SUDOERS),
+        "authorized": f'{home}[ -L "$home/.ssh" ] || [ -L {keys} ] || {_text_command(keys)}',
+        "thing-sudoers": _stat_command(SUDOERS),
+        "sudoers": _text_command(SUDOERS),
         "name": "cat /proc/sys/kernel/hostname",
-        "static": _text("/etc/hostname"),
-        "hosts": _text(HOSTS),
-        "machine-id": _text("/etc/machine-id"),
-        "cloud": _text(CLOUD),
+        "static": _text_command("/etc/hostname"),
+        "hosts": _text_command(HOSTS),
+        "machine-id": _text_command("/etc/machine-id"),
+        "cloud": _text_command(CLOUD),
         "clouds": f"[ ! -d {CLOUD_FOLDER} ] || echo yes",
         "keys": _HOST_KEYS,
     }
     return {name: f"set -eu; {text}" for name, text in questions.items()}
 
 
-def _stat(path: str) -> str:
+def _stat_command(path: str) -> str:
     return f"if [ -e {path} ] || [ -L {path} ]; then stat -c '%F|%u|%a' {path}; fi"
 
 
-def _text(path: str) -> str:
+def _text_command(path: str) -> str:
     return f"if [ -f {path} ]; then head -c 1000000 {path}; fi"
 
 
@@ -128,8 +128,8 @@ def parse_node_state(output: bytes) -> NodeState:
     things = {key.removeprefix("thing-"): value for key, value in answers.items() if key.startswith("thing-") and value}
     return NodeState(
         account=_account(answers),
-        groups=_words(answers, "groups"),
-        things={key: _thing(value) for key, value in things.items()},
+        groups=_answer_words(answers, "groups"),
+        things={key: _parse_stat(value) for key, value in things.items()},
         authorized=answers["authorized"],
         sudoers=answers["sudoers"] or None,
         name=name,
@@ -179,7 +179,7 @@ def host_keys(output: bytes) -> dict[str, HostKey]:
     return found
 
 
-def _words(answers: Mapping[str, bytes], name: str) -> frozenset[str]:
+def _answer_words(answers: Mapping[str, bytes], name: str) -> frozenset[str]:
     return frozenset(answers[name].decode(errors="replace").split())
 
 
@@ -189,10 +189,10 @@ def _account(answers: Mapping[str, bytes]) -> LocalAccount | None:
     fields = answers["account"].decode(errors="replace").split(":")
     if len(fields) != 7 or not fields[2].isdigit() or not fields[5].startswith("/"):
         raise BootstrapError(f"its user cannot be parsed: {truncate(answers['account'].decode(errors='replace'))}")
-    return LocalAccount(int(fields[2]), fields[5], fields[6], _words(answers, "member"))
+    return LocalAccount(int(fields[2]), fields[5], fields[6], _answer_words(answers, "member"))
 
 
-def _thing(value: bytes) -> FileStat:
+def _parse_stat(value: bytes) -> FileStat:
     kind, owner, mode = [*value.decode(errors="replace").strip().split("|"), "", ""][:3]
     if not owner.isdigit() or not re.fullmatch(r"[0-7]{1,4}", mode):
         raise BootstrapError(f"a file status cannot be parsed: {truncate(value.decode(errors='replace'))}")

@@ -70,7 +70,7 @@ def carry_out(run: NodesBootstrap, screen: Screen, own: Holder | None, record: R
     """The contact itself, under the lock of the rack if there is one, and its last lines. `own`: the run that takes the
     lock; None for a dry run. `record`: gets the failures.
     """
-    with _lock(run, screen, own) if own else nullcontext(lambda: "") as lost:
+    with _hold_lock(run, screen, own) if own else nullcontext(lambda: "") as lost:
         run.run(dry=own is None, lost=lost)
     fine = len(run.names) - len(run.failed)
     if run.restart:
@@ -82,7 +82,7 @@ def carry_out(run: NodesBootstrap, screen: Screen, own: Holder | None, record: R
 
 
 @contextmanager
-def _lock(run: NodesBootstrap, screen: Screen, own: Holder) -> Iterator[Callable[[], str]]:
+def _hold_lock(run: NodesBootstrap, screen: Screen, own: Holder) -> Iterator[Callable[[], str]]:
     """Hold the lock of the rack if its first node accepts our login: on the first day it does not."""
     screen.phase("take the lock of the rack")
 

@@ -21,20 +21,20 @@ def public_line(private: Path) -> str:
     """
     if not private.is_file():
         raise BootstrapError(f"access.key: {private} is not there; make one: ssh-keygen -t ed25519 -f {private}")
-    beside = _beside(private)
+    beside = _public_key_beside(private)
     try:
         own = public_half(private)
-        return beside if beside and _same(beside, own) else own
+        return beside if beside and _is_same_key(beside, own) else own
     except NoPublicHalfError as fault:
         if not fault.has_passphrase:
             why = last_line(fault.error) or "ssh-keygen does not give its public half"
             raise BootstrapError(f"access.key: {private} cannot be used: {why}") from None
-    if beside and any(_same(beside, line) for line in _agent()):
+    if beside and any(_is_same_key(beside, line) for line in _agent_keys()):
         return beside
     raise BootstrapError(f"access.key: {private} has a passphrase and no agent holds it; run ssh-add {private}")
 
 
-def _beside(private: Path) -> str:
+def _public_key_beside(private: Path) -> str:
     try:
         lines = regular_file.read_text(f"{private}.pub").splitlines()
     except (OSError, ValueError):
@@ -42,7 +42,7 @@ def _beside(private: Path) -> str:
     return lines[0].strip() if lines and len(lines[0].split()) >= 2 and lines[0].isprintable() else ""
 
 
-def _agent() -> list[str]:
+def _agent_keys() -> list[str]:
     try:
         done = subprocess.run(["ssh-add", "-L"], capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -50,5 +50,5 @@ def _agent() -> list[str]:
     return done.stdout.decode(errors="replace").splitlines() if done.returncode == 0 else []
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_key(one: str, other: str) -> bool:
     return one.split()[:2] == other.split()[:2]

@@ -47,7 +47,7 @@ class PasswordShell:
             try:
                 with timed(str(self._transport.getpeername()[0]), f"ssh as {self._user}: {script}") as exchange:
                     channel.exec_command(f"sh -c {shlex.quote(command)}")
-                    done = self._talk(channel, prompt.encode(), f"{ready}\n".encode(), script.encode())
+                    done = self._run_script(channel, prompt.encode(), f"{ready}\n".encode(), script.encode())
                     exchange.result = f"exit {done.code}"
                 return done
             finally:
@@ -59,7 +59,7 @@ class PasswordShell:
         """Log out."""
         self._transport.close()
 
-    def _talk(self, channel: paramiko.Channel, prompt: bytes, ready: bytes, script: bytes) -> ShellResult:
+    def _run_script(self, channel: paramiko.Channel, prompt: bytes, ready: bytes, script: bytes) -> ShellResult:
         output, complaints = b"", b""
         asked = root = False
         until = time.monotonic() + SCRIPT_SECONDS
@@ -109,25 +109,25 @@ def open_password_shell(
         # Only types of keys that are known for this machine are negotiated.
         names = [name for key in trusted for name in _ALGORITHMS.get(key.kind, (key.kind,))]
         transport.get_security_options().key_types = names
-        _begin(transport, where, seconds)
+        _begin_transport(transport, where, seconds)
         _recognized(transport, where, trusted)
         _authenticate(transport, user, secret)
     except (paramiko.SSHException, OSError, EOFError) as error:
-        _close(transport, sock)
+        _close_connection(transport, sock)
         raise BootstrapError(f"{where}: {truncate(error)}") from None
     except BaseException:
-        _close(transport, sock)
+        _close_connection(transport, sock)
         raise
     return PasswordShell(transport, user, secret)
 
 
-def _close(transport: paramiko.Transport | None, sock: socket.socket) -> None:
+def _close_connection(transport: paramiko.Transport | None, sock: socket.socket) -> None:
     if transport:
         transport.close()
     sock.close()
 
 
-def _begin(transport: paramiko.Transport, where: str, seconds: float) -> None:
+def _begin_transport(transport: paramiko.Transport, where: str, seconds: float) -> None:
     try:
         transport.start_client(timeout=seconds)
     except (paramiko.SSHException, OSError, EOFError) as error:

@@ -62,17 +62,17 @@ class KeyShell:
         """Return why there is no root shell this way; None when there is. Raises BootstrapError when that is unknown:
         no answer, or another machine answers.
         """
-        done = self._ask("true")
+        done = self._run_script("true")
         return None if done.code == 0 else last_line(done.complaints) or f"exit {done.code}"
 
     def run(self, script: str) -> ShellResult:
         """One script, as root. Raises NodeUnreachableError when it has not even begun."""
-        return self._ask(script)
+        return self._run_script(script)
 
     def close(self) -> None:
         """Do nothing: no connection is kept open."""
 
-    def _ask(self, script: str) -> ShellResult:
+    def _run_script(self, script: str) -> ShellResult:
         ready = secrets.token_hex(16)
         # The login shell may be a csh, which knows no `NAME=value COMMAND`.
         command = [*self._command, f"exec env LC_ALL=C sudo -n sh -c {shlex.quote(receiver(ready))}"]

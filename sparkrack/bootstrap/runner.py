@@ -49,14 +49,14 @@ class NodesBootstrap:
         """Bootstrap each node; the reason of a failed one is in `failed`, and the others continue. `lost` returns why
         nothing more may be sent to any: the run has lost its lock."""
         self.context = replace(self.context, lost=lost)
-        offers = self._offers()
+        offers = self._key_offers()
         believed = self._believed(offers)
         keys, ids = self._of_the_others()
         progress = self.context.progress
         progress.phase("read the nodes" if dry else "bootstrap the nodes", believed)
         for name, trusted in believed.items():
             if why := lost():
-                self._fail(name, f"{why}; nothing was sent")
+                self._fail_node(name, f"{why}; nothing was sent")
                 continue
             taken = {key: other for key, other in keys.items() if other != name}
             fresh = not offers[name].known
@@ -65,7 +65,7 @@ class NodesBootstrap:
             try:
                 ready = contact.run(dry=dry)
             except (BootstrapError, HostKeyError, SecretError) as fault:
-                self._fail(name, str(fault))
+                self._fail_node(name, str(fault))
                 # Its keys count as its own for the nodes after it.
                 keys |= {key: name for key in offers[name].keys if key not in keys}
                 continue
@@ -80,12 +80,12 @@ class NodesBootstrap:
             if not dry:
                 self.context.say(f"{name}: ready")
 
-    def _fail(self, name: str, why: str) -> None:
+    def _fail_node(self, name: str, why: str) -> None:
         self.context.progress.finish(name, "stopped")
         self.failed[name] = why
         self.context.say(f"{name}: stopped: {why}")
 
-    def _offers(self) -> dict[str, KeyOffer]:
+    def _key_offers(self) -> dict[str, KeyOffer]:
         rack, progress = self.context.rack, self.context.progress
 
         def ask(name: str) -> KeyOffer | BootstrapError:
@@ -106,7 +106,7 @@ class NodesBootstrap:
             if isinstance(answer, KeyOffer):
                 offers[name] = answer
             else:
-                self._fail(name, str(answer))
+                self._fail_node(name, str(answer))
         return offers
 
     def _believed(self, offers: Mapping[str, KeyOffer]) -> dict[str, tuple[HostKey, ...]]:
@@ -117,24 +117,24 @@ class NodesBootstrap:
         for name, found in offers.items():
             fault = key_conflict(found, access.known_hosts, trust.replace)
             if fault:
-                self._fail(name, str(fault))
+                self._fail_node(name, str(fault))
             elif found.known:
                 believed[name] = found.known
             elif trust.file:
                 try:
                     believed[name] = match_fingerprints(found, name, trust.file, trust.vouchers)
                 except BootstrapError as stop:
-                    self._fail(name, str(stop))
+                    self._fail_node(name, str(stop))
             else:
                 asked.append(name)
         for name in asked:
             for key in offers[name].keys:
-                self.context.say(f"{name}: shows {label(key)} {key.fingerprint}{_shared(key, name, offers)}")
+                self.context.say(f"{name}: shows {label(key)} {key.fingerprint}{_shared_key_text(key, name, offers)}")
         for name in asked:
             if trust.confirm(name, offers[name].named):
                 believed[name] = offers[name].keys[:1]
             else:
-                self._fail(name, "its host key was not confirmed; nothing was sent")
+                self._fail_node(name, "its host key was not confirmed; nothing was sent")
         return {name: believed[name] for name in offers if name in believed}
 
     def _of_the_others(self) -> tuple[dict[HostKey, str], dict[str, str]]:
@@ -149,7 +149,7 @@ class NodesBootstrap:
         ids: dict[str, str] = {}
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             for name, (found, machine_id) in zip(
-                others, pool.map(lambda name: self._beside(name, config), others), strict=True
+                others, pool.map(lambda name: self._identity_of_ready_node(name, config), others), strict=True
             ):
                 keys |= {key: name for key in found if key not in keys}
                 if machine_id:
@@ -158,7 +158,7 @@ class NodesBootstrap:
                     self.context.say(f"{name}: is not asked or does not answer; its machine-id is not compared")
         return keys, ids
 
-    def _beside(self, name: str, config: Path) -> tuple[Iterable[HostKey], str]:
+    def _identity_of_ready_node(self, name: str, config: Path) -> tuple[Iterable[HostKey], str]:
         try:
             return self._identity(name, config)
         finally:
@@ -187,6 +187,6 @@ class NodesBootstrap:
 
 
 # claim: bootstrap.cloned-identity
-def _shared(key: HostKey, name: str, offers: Mapping[str, KeyOffer]) -> str:
+def _shared_key_text(key: HostKey, name: str, offers: Mapping[str, KeyOffer]) -> str:
     others = [other for other, found in offers.items() if other != name and key in found.keys]
     return f", as {', '.join(others)} does: all but one of them get new ones" if others else ""

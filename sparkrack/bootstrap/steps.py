@@ -32,7 +32,7 @@ def steps(seen: NodeState, user: str, node: str, key: str) -> list[BootstrapStep
 
     Raises BootstrapError for a state that must be corrected manually.
     """
-    return [*_account(seen, user), *_key(seen, user, key), *_sudoers(seen, user), *_name(seen, node)]
+    return [*_account(seen, user), *_key_steps(seen, user, key), *_sudoers(seen, user), *_name_steps(seen, node)]
 
 
 def _account(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
@@ -53,18 +53,20 @@ def _account(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
     if groups:
         yield BootstrapStep(f"put {user} into {groups}", f"{BEGIN}usermod --append --groups {groups} -- {user}")
     if "home" not in seen.things:
-        script = f"{BEGIN}install -d -m 750 -o {user} -g \"$(id -g {user})\" '{_plain(found.home)}'"
+        script = f"{BEGIN}install -d -m 750 -o {user} -g \"$(id -g {user})\" '{_check_plain_path(found.home)}'"
         yield BootstrapStep(f"make the home of {user}, {found.home}", script)
 
 
-def _key(seen: NodeState, user: str, key: str) -> Iterator[BootstrapStep]:
+def _key_steps(seen: NodeState, user: str, key: str) -> Iterator[BootstrapStep]:
     things = seen.things
     for name in ("home", "folder", "authorized"):
         if name in things and things[name].link and name != "home":
-            raise BootstrapError(f"{_where(name)} of {user} is a symbolic link; put a file of its own there")
+            raise BootstrapError(f"{_where_text(name)} of {user} is a symbolic link; put a file of its own there")
         if seen.account and name in things and things[name].owner not in (seen.account.number, 0):
-            raise BootstrapError(f"{_where(name)} of {user} belongs to user number {things[name].owner}; give it back")
-    there = key.split()[1] in _words(seen.authorized)
+            raise BootstrapError(
+                f"{_where_text(name)} of {user} belongs to user number {things[name].owner}; give it back"
+            )
+    there = key.split()[1] in _content_words(seen.authorized)
     open_to_others = any(things[name].mode & _OTHERS_WRITE for name in ("folder", "authorized") if name in things)
     theirs = seen.account is not None and all(
         things[name].owner == seen.account.number for name in ("folder", "authorized") if name in things
@@ -90,12 +92,12 @@ def _key(seen: NodeState, user: str, key: str) -> Iterator[BootstrapStep]:
     home = f"home=$(getent passwd {user} | cut -d: -f6); " if own else ""
     what = f"let the operator's key in as {user}" if not there else f"put authorized_keys of {user} right"
     yield BootstrapStep(
-        what, f'{BEGIN}{home}{own}export HOME="$(getent passwd {user} | cut -d: -f6)"; {_as(user, inside)}'
+        what, f'{BEGIN}{home}{own}export HOME="$(getent passwd {user} | cut -d: -f6)"; {_as_user(user, inside)}'
     )
 
 
-def _as(user: str, script: str) -> str:
-    return f"runuser -u {user} -- sh -c {_quoted(script)}"
+def _as_user(user: str, script: str) -> str:
+    return f"runuser -u {user} -- sh -c {_quoted_word(script)}"
 
 
 def _sudoers(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
@@ -106,16 +108,16 @@ def _sudoers(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
         return
     yield BootstrapStep(
         f"let {user} use sudo without a password",
-        _put(SUDOERS, wanted.encode(), None, "440", 'visudo -cqf "$new" >&2'),
+        _put_file(SUDOERS, wanted.encode(), None, "440", 'visudo -cqf "$new" >&2'),
     )
 
 
-def _name(seen: NodeState, node: str) -> Iterator[BootstrapStep]:
+def _name_steps(seen: NodeState, node: str) -> Iterator[BootstrapStep]:
     if seen.cloud and seen.cloud_text != CLOUD_TEXT:
-        yield BootstrapStep("configure cloud-init to keep the host name", _put(CLOUD, CLOUD_TEXT, None, "644"))
+        yield BootstrapStep("configure cloud-init to keep the host name", _put_file(CLOUD, CLOUD_TEXT, None, "644"))
     hosts = with_name(seen.hosts, node, seen.name)
     if hosts != seen.hosts:
-        yield BootstrapStep(f"let {node} stand for itself in {HOSTS}", _put(HOSTS, hosts, seen.hosts, "644"))
+        yield BootstrapStep(f"let {node} stand for itself in {HOSTS}", _put_file(HOSTS, hosts, seen.hosts, "644"))
     if not all(is_called(name, node) for name in (seen.name, seen.static_name)):
         yield BootstrapStep(f"call it {node} instead of {seen.name}", f"{BEGIN}hostnamectl set-hostname {node} >&2")
 
@@ -142,7 +144,7 @@ def with_name(hosts: bytes, node: str, old: str) -> bytes:
     return b"".join([*lines, f"127.0.1.1 {node}\n".encode()])
 
 
-def _put(path: str, content: bytes, before: bytes | None, mode: str, check: str = ":") -> str:
+def _put_file(path: str, content: bytes, before: bytes | None, mode: str, check: str = ":") -> str:
     """The script that writes a file of root's: under another name, checked there, then in one step.
 
     `before`: what it must still hold; None when it is ours alone.
@@ -164,20 +166,20 @@ def _decoded(content: bytes, append: bool = False) -> str:
     return f'printf %s {base64.b64encode(content).decode()} | base64 -d {">>" if append else ">"} "$new"'
 
 
-def _words(content: bytes) -> set[str]:
+def _content_words(content: bytes) -> set[str]:
     lines = content.decode("utf-8", "replace").splitlines()
     return {word for line in lines if not line.lstrip().startswith("#") for word in line.split()}
 
 
-def _where(name: str) -> str:
+def _where_text(name: str) -> str:
     return {"home": "the home", "folder": ".ssh", "authorized": ".ssh/authorized_keys"}[name]
 
 
-def _plain(path: str) -> str:
+def _check_plain_path(path: str) -> str:
     if not re.fullmatch(r"/[A-Za-z0-9._/@+-]*", path):
         raise BootstrapError("its user has a strange home")
     return path
 
 
-def _quoted(text: str) -> str:
+def _quoted_word(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"

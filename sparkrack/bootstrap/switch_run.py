@@ -73,7 +73,7 @@ def _carry_out(
 
     work = SwitchBootstrapContext(switch, snapshot, options, say, Password(switch.password), progress=screen)
     dry = own is None
-    lock = _lock(rack, switch, screen, own) if own else nullcontext(lambda: "")
+    lock = _hold_lock(rack, switch, screen, own) if own else nullcontext(lambda: "")
     with lock as work.stopped:
         screen.phase("read the switch" if dry else "bootstrap the switch", [switch.name])
         try:
@@ -85,7 +85,7 @@ def _carry_out(
 
 
 @contextmanager
-def _lock(rack: Rack, switch: Switch, screen: Screen, own: Holder) -> Iterator[Callable[[], str]]:
+def _hold_lock(rack: Rack, switch: Switch, screen: Screen, own: Holder) -> Iterator[Callable[[], str]]:
     """Hold the lock of the rack if its first node answers. On the first day it has neither our user nor our key, and
     this machine may be connected by the switch's separate cable without a route to any node.
     """

@@ -82,7 +82,7 @@ def check_rack_file(file: Path) -> CheckedFile:
         f"{position(file, note.path)}: {note.what}; {note.right}"
         for note in (*unencrypted(rack.declared(BlackboxOptions)), *unguarded(rack.declared(WatchOptions)))
     ]
-    return CheckedFile(_good(file, rack), rack, tuple(warnings))
+    return CheckedFile(_good_result(file, rack), rack, tuple(warnings))
 
 
 def _serving(file: Path, rack: Rack) -> list[str]:
@@ -103,7 +103,7 @@ def _releases(file: Path, rack: Rack) -> list[str]:
     ]
 
 
-def _good(file: Path, rack: Rack) -> Checked:
+def _good_result(file: Path, rack: Rack) -> Checked:
     return Checked(
         file=str(file),
         good=True,

@@ -30,7 +30,7 @@ from sparkrack.terminal.progress import show_progress, warn
 from sparkrack.terminal.prompts import has_terminal, require_consent
 
 
-def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     return [claim.id for claim in known_claims() if claim.id.startswith(incomplete)]
 
 
@@ -56,7 +56,7 @@ def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
     "ids",
     multiple=True,
     metavar="ID",
-    shell_complete=_ids,
+    shell_complete=_complete_ids,
     help="Only this claim of docs/unproven.md; may be given again.",
 )
 @click.option(
@@ -105,9 +105,9 @@ def accept(
     claims = _selected(ids)
     found = load(rack)
     machines = select(found, limit, exclude).machines
-    cage = _spare(found, machines, level, spare)
+    cage = _spare_cage(found, machines, level, spare)
     if cage and not yes:
-        _ask(f"Change link settings of {spare}, and roll them back?")
+        _ask_before_change(f"Change link settings of {spare}, and roll them back?")
     make_places(output, bundle)  # now: minutes later the readings would be for nothing
     recording = Recording() if bundle else None
     begun = origin(rack)
@@ -118,8 +118,8 @@ def accept(
         write_report(output, report)
     if bundle and recording:
         write_answers(bundle, found, report, recording)
-    _show(report, output, bundle, as_json=as_json, quiet=quiet)
-    _next(report, rack, limit, exclude, ids, output, silent=as_json or quiet)
+    _show_report(report, output, bundle, as_json=as_json, quiet=quiet)
+    _print_next_step(report, rack, limit, exclude, ids, output, silent=as_json or quiet)
     sys.exit(report.exit)
 
 
@@ -134,7 +134,7 @@ def _selected(ids: tuple[str, ...]) -> tuple[Claim, ...]:
     return tuple(known[name] for name in dict.fromkeys(ids)) or tuple(known.values())
 
 
-def _spare(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str | None) -> Spare | None:
+def _spare_cage(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str | None) -> Spare | None:
     """The cage that may be changed; None for the level `look`. Raises UsageError."""
     if (level == "change") != (spare is not None):
         raise click.UsageError("--level change and --spare SWITCH/CAGE go together: settings of that cage are changed")
@@ -149,7 +149,7 @@ def _spare(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str | No
     return cage
 
 
-def _ask(question: str) -> None:
+def _ask_before_change(question: str) -> None:
     """Ask before a change. Raises CommandError without a terminal."""
     if not has_terminal():
         raise CommandError("there is no terminal to ask on; -y goes on without a question")
@@ -166,7 +166,7 @@ def _lock_of(rack: Rack, what: str) -> Callable[[], AbstractContextManager[Calla
     return lambda: lock_if_reachable(rack, what, go_on_without_lock)
 
 
-def _show(report: AcceptReport, output: Path | None, bundle: Path | None, *, as_json: bool, quiet: bool) -> None:
+def _show_report(report: AcceptReport, output: Path | None, bundle: Path | None, *, as_json: bool, quiet: bool) -> None:
     """Print the report, and the files that were written."""
     if as_json:
         click.echo(report.to_json())
@@ -180,7 +180,7 @@ def _show(report: AcceptReport, output: Path | None, bundle: Path | None, *, as_
         click.echo(f"{bundle}: read it before you send it: tar xzf {bundle}", err=True)
 
 
-def _next(
+def _print_next_step(
     report: AcceptReport,
     rack: Path,
     limit: tuple[str, ...],

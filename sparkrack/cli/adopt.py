@@ -41,18 +41,18 @@ def adopt(drift: bool, **given: Any) -> None:
     code = 2 if made.gaps or made.sheet.unrepresentable or made.changes else 0
     click.echo(f"{options.out} " + {0: "is complete", 2: "has gaps, listed above"}[code])
     if drift and made.rack:
-        code = _worse(code, _drift(str(options.out)))
+        code = _worse_exit(code, _run_drift(str(options.out)))
     next_step(["sparkrack", "check" if made.faults else "plan" if drift else "drift"], rack=options.out)
     sys.exit(code)
 
 
-def _drift(out: str) -> int:
+def _run_drift(out: str) -> int:
     command = [sys.executable, "-P", "-m", "sparkrack.cli.main", "drift", "--rack", out]
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, env={**os.environ, WITHIN: "adopt"}, check=False
     ).returncode
 
 
-def _worse(one: int, other: int) -> int:
+def _worse_exit(one: int, other: int) -> int:
     """Exit 1 goes before 2, and 2 before 0."""
     return next(code for code in (1, 2, 0) if code in (one, other if other in (0, 2) else 1))

@@ -60,11 +60,11 @@ def autopsy(node: str, rack: Path, collect: Path | None, as_json: bool, quiet: b
             click.echo(line)
     if collect:
         click.echo(f"{archive}; read it before you send it", err=True)
-    next_step(["sparkrack", *_then(report)], rack=rack, silent=as_json or quiet)
+    next_step(["sparkrack", *_following_command(report)], rack=rack, silent=as_json or quiet)
     sys.exit(report.code)
 
 
-def _then(report: AutopsyReport) -> list[str]:
+def _following_command(report: AutopsyReport) -> list[str]:
     """Return the command that follows: all ranks of a unit restart after an unplanned end of one."""
     if report.units and report.alive:
         nodes = dict.fromkeys(name for unit in report.units for name in unit.nodes)

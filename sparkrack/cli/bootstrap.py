@@ -153,7 +153,7 @@ def bootstrap_nodes(
     """Bring nodes from their first-boot wizard to where a run can reach them.
 
     Shows the host keys of nodes that are not known yet and asks whether they are theirs; logs in once with a password
-    if the operator's key is not let in; makes access.user with that key and sudo without a password; names the node;
+    if the operator's key is not accepted; makes access.user with that key and sudo without a password; names the node;
     gives it host keys and a machine-id of its own if another node has the same. All nodes, or those that are named;
     each for itself. Each step looks first and writes what is missing; run it again after any interruption. It holds
     the lock of the rack if the first node accepts our key already. Exit 0 when all these nodes are ready (with --dry:

@@ -68,7 +68,7 @@ _OPTIONS = (
     click.option("--fingerprint", metavar="SHA256", help="Of its certificate; else it is shown and confirmed."),
     click.option("--switch-user", default="sparkrack", show_default=True, help="API user that reads it."),
     password_options("switch-", "that user's"),
-    click.option("--cage", "cages", multiple=True, metavar="CAGE=SPLIT", help="How a cage shall be split."),
+    click.option("--cage", "cages", multiple=True, metavar="CAGE=SPLIT", help="How a cage is split."),
     click.option("-y", "--yes", is_flag=True, help="Write over a file that is there, without asking."),
 )
 

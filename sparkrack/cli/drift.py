@@ -50,7 +50,7 @@ def drift(
     quiet: bool,
 ) -> None:
     """Show where the rack differs from its file: values that differ, what is configured correctly but does not work,
-    nodes unlike the others; and what is there and not declared, which is no drift.
+    nodes unlike the others; and what is there and not declared, which is not drift.
 
     \b
       sparkrack drift --limit spark2 --only fabric
@@ -63,7 +63,7 @@ def drift(
     Exit 0 in sync, 2 for drift, 1 when anything is unknown.
     """
     if context.invoked_subcommand:
-        _alone(context)
+        _refuse_options_before(context)
         return
     if as_json and as_markdown:
         raise click.UsageError("--json and --markdown both go to the standard output: choose one")
@@ -89,7 +89,7 @@ def drift(
     failed = _written(writes)
     if not (no_history or limit or exclude or only):
         deliver_drift(found, made, warn)
-    _print(made, as_json=as_json, as_markdown=as_markdown, quiet=quiet)
+    _print_drift(made, as_json=as_json, as_markdown=as_markdown, quiet=quiet)
     after_plan(
         plan,
         ["sparkrack", {0: "verify", 1: "drift", 2: "plan"}[made.code]],
@@ -102,7 +102,7 @@ def drift(
     sys.exit(1 if failed else made.code)
 
 
-def _alone(context: click.Context) -> None:
+def _refuse_options_before(context: click.Context) -> None:
     for name in context.params:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"options of `drift {context.invoked_subcommand}` stand behind it")
@@ -120,7 +120,7 @@ def _written(writes: Mapping[str, Callable[[], object]]) -> bool:
     return failed
 
 
-def _print(made: Drift, *, as_json: bool, as_markdown: bool, quiet: bool) -> None:
+def _print_drift(made: Drift, *, as_json: bool, as_markdown: bool, quiet: bool) -> None:
     if as_json:
         click.echo(made.model_dump_json(by_alias=True, indent=1))
     elif as_markdown:

@@ -20,7 +20,7 @@ from sparkrack.drift.history import span
 from sparkrack.drift.systemd_timer import SystemdTimer, units
 
 
-def _prom(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+def _check_prom_file(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
     if path and path.suffix != ".prom":
         raise click.BadParameter("node_exporter reads only files that end in .prom")
     return path
@@ -29,12 +29,12 @@ def _prom(_context: click.Context, _parameter: click.Parameter, path: Path | Non
 prom_option = click.option(
     "--prom",
     type=click.Path(path_type=Path, dir_okay=False),
-    callback=_prom,
+    callback=_check_prom_file,
     help="Write metrics too, for the textfile collector of node_exporter; a file that ends in .prom.",
 )
 
 
-def _every(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
+def _check_interval(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
 
     try:
         often = span(text)
@@ -47,7 +47,7 @@ def _every(_context: click.Context, _parameter: click.Parameter, text: str) -> s
 
 @click.command()
 @rack_option
-@click.option("--every", default="1h", show_default=True, callback=_every, help="How often: 30m, 1h, 1d.")
+@click.option("--every", default="1h", show_default=True, callback=_check_interval, help="How often: 30m, 1h, 1d.")
 @prom_option
 @click.option("--user", default=getpass.getuser, show_default="you", help="Who looks; may log in to the nodes.")
 @click.option("--into", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Write the units here.")
@@ -66,7 +66,7 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
         file=rack.absolute(),
         user=user,
         every=every,
-        state=_state(user),
+        state=_state_folder(user),
         prom=prom.absolute() if prom else None,
     )
     made = units(about)
@@ -85,7 +85,7 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
     print_next(f"sudo install -m 0644 {files} /etc/systemd/system && sudo systemctl enable --now {shlex.quote(unit)}")
 
 
-def _state(user: str) -> Path:
+def _state_folder(user: str) -> Path:
     """Return that user's state folder (XDG base directories). Raises CommandError for an unknown user,
     and for root.
     """

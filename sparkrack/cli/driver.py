@@ -34,12 +34,12 @@ def release(node: str, rack: Path, version: str | None, kernel: str | None, yes:
     with show_progress(silent=False) as screen:
         changed = release_driver(found, node, version, kernel, screen, yes=yes)
     if changed:
-        _next(node, found, rack, *changed)
+        _print_next_step(node, found, rack, *changed)
     else:
         next_step(["sparkrack", "verify"], rack=rack, limit=[node])
 
 
-def _next(node: str, rack: Rack, file: Path, version: str, kernel: str | None) -> None:
+def _print_next_step(node: str, rack: Rack, file: Path, version: str, kernel: str | None) -> None:
     lines = f'version: "{version}"' + (f" and kernel: {kernel}" if kernel else "")
     click.echo(f"After the restart, sparkrack verify --limit {node} fails only where the rack declares otherwise.")
     click.echo(f"If it is good, write {lines} under driver in {rack.source} and deploy: the others follow, one by one.")

@@ -41,7 +41,7 @@ def lab() -> None:
     """
 
 
-def _lab() -> Lab:
+def _lab_as_root() -> Lab:
     """Return the lab of this folder, as root."""
     if sys.platform != "linux":
         raise NoLabHereError(f"the virtual rack runs on Linux only, and this is {sys.platform}")
@@ -52,11 +52,11 @@ def _lab() -> Lab:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # under nohup it stays ignored
-            signal.signal(number, _end)
+            signal.signal(number, _end_by_signal)
     return Lab(LabPaths.here(), say=_print_line)
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
+def _end_by_signal(number: int, _frame: FrameType | None) -> None:
     """End as after an error, so that what is half built is removed."""
     sys.exit(128 + number)
 
@@ -96,7 +96,7 @@ def up(nodes: int, rack: Path | None, factory: bool) -> None:
     With --factory the nodes have one user, nvidia, with the password in `password` of the lab's folder, and the switch
     is at 192.168.88.1 with its sticker's; `host-keys` has the fingerprints that the consoles showed.
     """
-    here = _lab()
+    here = _lab_as_root()
     with _activity("build the rack"):
         here.up(nodes, rack, factory=factory)
     click.echo(f"lab: up; its rack is {here.paths.rack}")
@@ -106,7 +106,7 @@ def up(nodes: int, rack: Path | None, factory: bool) -> None:
 @lab.command()
 def down() -> None:
     """End it and remove everything but the cached image, also after a crash."""
-    here = _lab()
+    here = _lab_as_root()
     here.down()
     click.echo("lab: down; nothing is left of it")
     next_step(["sparkrack", "lab", "up"], "to build it again")
@@ -115,7 +115,7 @@ def down() -> None:
 @lab.command()
 def status() -> None:
     """Every machine: does it run, does it answer. Exit 1 when one does not."""
-    here = _lab()
+    here = _lab_as_root()
     members = here.status()
     table = Table("machine", "kind", "address", "process", "answers")
     for member in members:
@@ -134,7 +134,7 @@ def _machines(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     return [*nodes, *switches]
 
 
-def _nodes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_nodes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     return _starting(incomplete)[0]
 
 
@@ -150,7 +150,7 @@ def _starting(incomplete: str) -> tuple[list[str], list[str]]:
 @click.option("--serial", metavar="NUMBER", help="Another unit with this number replaces the switch; needs --factory.")
 def reset(name: str, factory: bool, serial: str | None) -> None:
     """Bring one machine to factory state: a fresh disk for a node, factory settings for the switch."""
-    here = _lab()
+    here = _lab_as_root()
     if serial and (not factory or name not in here.layout.rack.switches):
         raise click.UsageError("--serial goes with --factory and the name of a switch")
     with _activity(f"reset {name}"):
@@ -160,10 +160,10 @@ def reset(name: str, factory: bool, serial: str | None) -> None:
 
 
 @lab.command()
-@click.argument("name", shell_complete=_nodes)
+@click.argument("name", shell_complete=_complete_nodes)
 def reboot(name: str) -> None:
     """Restart a node as its owner would, and wait until it takes logins again."""
-    here = _lab()
+    here = _lab_as_root()
     with _activity(f"restart {name}"):
         here.reboot(name)
     click.echo(f"lab: {name} is back")
@@ -182,7 +182,7 @@ def snapshot(name: str, delete: bool) -> None:
 
     It lies in the cache beside the image, so that a lab of any folder can be restored from it.
     """
-    here = _lab()
+    here = _lab_as_root()
     if delete:
         snapshots.LabSnapshot(name).delete()
         click.echo(f"lab: snapshot {name} is removed")
@@ -198,7 +198,7 @@ def snapshot(name: str, delete: bool) -> None:
 @click.argument("name", shell_complete=_snapshots)
 def restore(name: str) -> None:
     """Replace the rack of this folder by a snapshot and start it."""
-    here = _lab()
+    here = _lab_as_root()
     with _activity(f"restore {name}"):
         here.restore(name)
     click.echo(f"lab: up as in {name}; its rack is {here.paths.rack}")
@@ -206,12 +206,12 @@ def restore(name: str) -> None:
 
 
 @lab.command(context_settings=AS_TYPED)
-@click.argument("name", shell_complete=_nodes)
+@click.argument("name", shell_complete=_complete_nodes)
 @click.argument("command", nargs=-1)
 def ssh(name: str, command: tuple[str, ...]) -> None:
     """Log in to a node, or run one command there."""
-    here = _lab()
-    _run(here, [*here.ssh(name), *command])
+    here = _lab_as_root()
+    _run_in_lab(here, [*here.ssh(name), *command])
 
 
 @lab.command(context_settings=AS_TYPED)
@@ -221,10 +221,10 @@ def run(command: tuple[str, ...]) -> None:
 
     RACK names the lab's rack unless it is set; what is kept of runs (backups) goes to the lab's folder.
     """
-    _run(_lab(), list(command))
+    _run_in_lab(_lab_as_root(), list(command))
 
 
-def _run(here: Lab, command: list[str]) -> None:
+def _run_in_lab(here: Lab, command: list[str]) -> None:
     words = [*here.entering(), *command]
     environment = {**here.variables(), **users_environment()}
     os.execvpe(words[0], words, environment)  # noqa: S606 - the command takes this process's place, and gets its signals

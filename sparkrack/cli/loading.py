@@ -39,7 +39,7 @@ def loading() -> Iterator[None]:
         nonlocal width
         text = f"{time.monotonic() - _began:.0f} s: load the program"
         width = max(width, len(text))
-        _write(f"\r{text}")
+        _write_to_terminal(f"\r{text}")
 
     before = signal.signal(signal.SIGALRM, show)
     signal.setitimer(signal.ITIMER_REAL, max(FIRST_SECONDS - (time.monotonic() - _began), 0.001), EACH_SECONDS)
@@ -49,10 +49,10 @@ def loading() -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         if width:
-            _write(f"\r{' ' * width}\r")
+            _write_to_terminal(f"\r{' ' * width}\r")
 
 
-def _write(text: str) -> None:
+def _write_to_terminal(text: str) -> None:
     # Past the buffer of sys.stderr: the signal may interrupt a write to it.
     with suppress(OSError):
         os.write(2, text.encode())

@@ -34,12 +34,12 @@ def switches(ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
 
 def patterns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of hosts and the groups that have any."""
-    return [*machines(ctx, param, incomplete), *_groups(incomplete, _of_rack(ctx, ""))]
+    return [*machines(ctx, param, incomplete), *_complete_groups(incomplete, _of_rack(ctx, ""))]
 
 
 def node_patterns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of nodes and their group."""
-    return [*nodes(ctx, param, incomplete), *_groups(incomplete, (_of_rack(ctx, "")[0], []))]
+    return [*nodes(ctx, param, incomplete), *_complete_groups(incomplete, (_of_rack(ctx, "")[0], []))]
 
 
 def units(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -51,7 +51,7 @@ def units(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
     return [name for name in found if name.startswith(incomplete)]
 
 
-def _groups(incomplete: str, hosts: tuple[list[str], list[str]]) -> list[str]:
+def _complete_groups(incomplete: str, hosts: tuple[list[str], list[str]]) -> list[str]:
     return [name for name, of in zip(GROUPS, hosts, strict=True) if of and name.startswith(incomplete)]
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.model.errors import printable_line
-from core.util.tables import print_whole
+from core.util.tables import print_sentence, print_whole
 from serving.engines.memory_fit import COMFORTABLE_SHARE, HIGHEST_SHARE, MEMORY_GIB, Demand, Fit, Parallel, fits_on
 from serving.engines.model_shape import ModelShape
 from sparkrack.serving.check_units import ServeUnitsRecord, WeightSource, size_of_weights
@@ -43,9 +43,10 @@ def show_units(found: ServeUnitsRecord) -> None:
             one.fits,
             "-" if one.tokens_left is None else str(one.tokens_left),
         )
-    print_whole(Console(highlight=False), table)
+    console = Console(highlight=False, markup=False)
+    print_whole(console, table)
     for line in _lines(found):
-        click.echo(printable_line(line))
+        print_sentence(console, printable_line(line))
 
 
 def _lines(found: ServeUnitsRecord) -> Iterator[str]:

@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from core.model import load
 from core.model.errors import printable
 from core.util.paths import state_folder
 from sparkrack.cli.options import json_option, rack_option
-from sparkrack.status.render_runs import run_lines, runs_table
-from sparkrack.status.runs import RunDetail, RunList, list_runs, read_log, run_detail
+from sparkrack.status.render_runs import show_run, show_runs
+from sparkrack.status.runs import list_runs, read_log, run_detail
 
 
 @click.command()
@@ -38,20 +39,19 @@ def runs(run: str | None, rack: Path, as_json: bool, as_log: bool) -> None:
         raise click.UsageError("--log is about one run: sparkrack runs ID --log, without --json")
 
     name = load(rack).rack
-    found: RunDetail | RunList
-    if run is not None:
-        found = detail = run_detail(name, state_folder(name), run)
-        if as_log:
-            for line in read_log(detail).splitlines():
-                click.echo(printable(line))
-            return
-        lines, code = run_lines(detail), 0
+    console = Console(highlight=False, markup=False)
+    if run is None:
+        listed = list_runs(name, state_folder(name))
+        if as_json:
+            click.echo(listed.model_dump_json(by_alias=True, indent=1))
+        else:
+            show_runs(listed, console)
+        sys.exit(1 if listed.unreadable else 0)
+    detail = run_detail(name, state_folder(name), run)
+    if as_log:
+        for line in read_log(detail).splitlines():
+            click.echo(printable(line))
+    elif as_json:
+        click.echo(detail.model_dump_json(by_alias=True, indent=1))
     else:
-        found = listed = list_runs(name, state_folder(name))
-        lines, code = runs_table(listed), 1 if listed.unreadable else 0
-    if as_json:
-        click.echo(found.model_dump_json(by_alias=True, indent=1))
-    else:
-        for line in lines:
-            click.echo(line)
-    sys.exit(code)
+        show_run(detail, console)

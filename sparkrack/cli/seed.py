@@ -70,7 +70,7 @@ def seed(
     Without --interface the network stays as the image has it. Files of others are never written over.
     """
     found = load(rack)
-    chosen = _chosen(found, names, whole)
+    chosen = _chosen_nodes(found, names, whole)
     management = _management(interface, prefix, gateway, dns)
     if erase_disk is not None and (form != "autoinstall" or not _DISK.fullmatch(erase_disk)):
         raise click.UsageError("--erase-disk names a device like /dev/nvme0n1, and is for --format autoinstall")
@@ -80,7 +80,7 @@ def seed(
     next_step(["sparkrack", "bootstrap", "nodes", *chosen], "after the first boot with these files", rack=rack)
 
 
-def _chosen(rack: Rack, names: tuple[str, ...], whole: bool) -> tuple[str, ...]:
+def _chosen_nodes(rack: Rack, names: tuple[str, ...], whole: bool) -> tuple[str, ...]:
     if bool(names) == whole:
         raise click.UsageError("name the nodes, or pass --all")
     try:

@@ -13,7 +13,7 @@ from rich.table import Table
 from core.model import load
 from core.model.errors import printable_line
 from core.util.command_error import CommandError
-from core.util.tables import print_whole
+from core.util.tables import print_sentence, print_whole
 from serving.options import select_unit, served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, quiet_option, rack_option, units
@@ -59,6 +59,7 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
 
 def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
     """Print the table, what is to be known of each unit, and a last line. `whole`: each rank, whatever its state."""
+    console = Console(highlight=False, markup=False)
     if not quiet:
         table = Table(box=None, pad_edge=False)
         for title in ("unit", "desired", "state", "for", "generation", "ranks", "restarts"):
@@ -73,17 +74,15 @@ def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
                 _ranks(one),
                 f"{'?' if one.restarts.used is None else one.restarts.used}/{one.restarts.allowed}",
             )
-        print_whole(Console(highlight=False, markup=False), table)
+        print_whole(console, table)
     for one in now.units:
         if not quiet or not one.as_desired or one.files in ("previous", "other") or one.files_unknown:
             for line in _lines(one, whole=whole):
-                click.echo(printable_line(line))
+                print_sentence(console, printable_line(line))
     wrong, unknown = (sum(one.as_desired is value for one in now.units) for value in (False, None))
     count = len(now.units)
-    click.echo(
-        f"{count} unit{'' if count == 1 else 's'}: {count - wrong - unknown} as desired, {wrong} not as desired, "
-        f"{unknown} unknown"
-    )
+    counts = f"{count - wrong - unknown} as desired, {wrong} not as desired, {unknown} unknown"
+    print_sentence(console, f"{count} unit{'' if count == 1 else 's'}: {counts}")
 
 
 def _ranks(one: UnitStatus) -> str:

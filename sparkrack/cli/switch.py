@@ -30,13 +30,13 @@ switch.add_command(password)
 switch.add_command(upgrade)
 
 
-def _first(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_first_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The first word may be a switch; names of backups are not completed."""
     return [] if ctx.params.get("words") else switches(ctx, param, incomplete)
 
 
 @switch.command()
-@click.argument("words", nargs=-1, metavar="[SWITCH] [BACKUP]", shell_complete=_first)
+@click.argument("words", nargs=-1, metavar="[SWITCH] [BACKUP]", shell_complete=_complete_first_word)
 @rack_option
 @click.option("--last", is_flag=True, help="The backup that the last deploy kept.")
 @click.option("--list", "listed", is_flag=True, help="Only show which backups there are.")
@@ -72,7 +72,7 @@ def restore(
     Exit 0 when the switch is as in the backup, else 1.
     """
     found = load(rack)
-    chosen, name = _chosen(found, words)
+    chosen, name = _chosen_switch(found, words)
     place = backup.folder(found.rack, chosen.name)
     if listed:
         lines = list(list_backups(place))
@@ -101,7 +101,7 @@ def _restore(chosen: Switch) -> tuple[str, ...]:
     return ("sparkrack", "switch", "restore", chosen.name)
 
 
-def _chosen(rack: Rack, words: tuple[str, ...]) -> tuple[Switch, str | None]:
+def _chosen_switch(rack: Rack, words: tuple[str, ...]) -> tuple[Switch, str | None]:
     """The switch, and the name of a backup; one word is a switch when the rack has one of that name."""
     if len(words) > 2:
         raise click.UsageError(f"{words[2]} is one word too many")

@@ -59,13 +59,13 @@ def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tup
         with show_progress(silent=as_json) as progress:
             observations = collect_observations(found, machines, progress=progress)
     picture = draw(found, observations, machines)
-    _show(picture, "json" if as_json else form or "text", out)
+    _show_topology(picture, "json" if as_json else form or "text", out)
     command = ["sparkrack", "drift"] if seen else ["sparkrack", "topology", "--seen"]
     next_step(command, rack=rack, limit=limit, silent=as_json)
     sys.exit(picture.exit)
 
 
-def _show(picture: Topology, form: str, out: Path | None) -> None:
+def _show_topology(picture: Topology, form: str, out: Path | None) -> None:
     if form == "text" and out is None:
         render_text.render(picture, Console(highlight=False))
         return

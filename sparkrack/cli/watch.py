@@ -94,30 +94,30 @@ def watch(
         raise CommandError(f"{rack} has no section watch; docs/roles/watch.md has an example")
     if files or dashboards:
         if files:
-            _write(files, server_files(found))
+            _write_folder(files, server_files(found))
         if dashboards:
-            _write(dashboards, dashboard_files(url or prometheus_url(found)))
+            _write_folder(dashboards, dashboard_files(url or prometheus_url(found)))
         return
     names = tuple(name for name in (*found.nodes, *found.switches) if name in machines)
     live = sys.stdout.isatty() and not (once or as_json or quiet or html)
     with open_apis(found, url) as apis:
-        report = _live(found, names, apis) if live else collect(found, names, apis.prometheus, apis.alertmanager)
+        report = _show_live(found, names, apis) if live else collect(found, names, apis.prometheus, apis.alertmanager)
         if report is None:
             sys.exit(1)
         if html:
             _write_page(report, apis.prometheus, html)
     if not live:
-        _show(report, as_json=as_json, quiet=quiet)
-    _next(report, rack, silent=as_json or quiet)
+        _show_report(report, as_json=as_json, quiet=quiet)
+    _print_next_step(report, rack, silent=as_json or quiet)
     sys.exit(report.exit)
 
 
-def _write(folder: Path, contents: Mapping[str, str]) -> None:
+def _write_folder(folder: Path, contents: Mapping[str, str]) -> None:
     for path in write_files(folder, contents):
         click.echo(str(path))
 
 
-def _live(rack: Rack, names: tuple[str, ...], apis: WatchApis) -> WatchReport | None:
+def _show_live(rack: Rack, names: tuple[str, ...], apis: WatchApis) -> WatchReport | None:
     """Renew the screen until the operator ends it; return what it showed last, None when Prometheus did not answer."""
     report = None
     try:
@@ -136,7 +136,7 @@ def _live(rack: Rack, names: tuple[str, ...], apis: WatchApis) -> WatchReport | 
         return report
 
 
-def _show(report: WatchReport, *, as_json: bool, quiet: bool) -> None:
+def _show_report(report: WatchReport, *, as_json: bool, quiet: bool) -> None:
     if as_json:
         click.echo(report.to_json())
         return
@@ -151,7 +151,7 @@ def _write_page(report: WatchReport, api: PrometheusApi, file: Path) -> None:
         raise CommandError(f"{file}: {fault.strerror}") from None
 
 
-def _next(report: WatchReport, rack: Path, *, silent: bool) -> None:
+def _print_next_step(report: WatchReport, rack: Path, *, silent: bool) -> None:
     """Print the next step: prove the watch where something is unknown, look at the rack where an alert fires."""
     if report.exit == 1:
         next_step(["sparkrack", "verify", "--only", "watch"], rack=rack, silent=silent)

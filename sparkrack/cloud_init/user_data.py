@@ -52,9 +52,9 @@ def seed_files(rack: Rack, node: Node, key: str, management: Management | None) 
     # Always the same ID: with another one cloud-init would treat a running node as new, and create new host keys.
     instance = {"instance-id": f"sparkrack-{rack.rack}-{node.name}", "local-hostname": node.name}
     return {
-        "user-data": _text(f"{CLOUD}\n{head}", cloud_config(rack, node, key)),
-        "meta-data": _text(head, instance),
-        "network-config": _text(head, network(node, management)),
+        "user-data": _yaml_text(f"{CLOUD}\n{head}", cloud_config(rack, node, key)),
+        "meta-data": _yaml_text(head, instance),
+        "network-config": _yaml_text(head, network(node, management)),
     }
 
 
@@ -76,12 +76,12 @@ def autoinstall(rack: Rack, node: Node, key: str, management: Management | None,
     install["user-data"] = cloud_config(rack, node, key)
     install["shutdown"] = "reboot"
     return {
-        "user-data": _text(f"{CLOUD}\n{head}", {"autoinstall": install}),
-        "meta-data": _text(head, {"instance-id": f"sparkrack-{rack.rack}-{node.name}-install"}),
+        "user-data": _yaml_text(f"{CLOUD}\n{head}", {"autoinstall": install}),
+        "meta-data": _yaml_text(head, {"instance-id": f"sparkrack-{rack.rack}-{node.name}-install"}),
     }
 
 
-def _text(head: str, data: dict[str, Any]) -> str:
+def _yaml_text(head: str, data: dict[str, Any]) -> str:
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.width = 4096  # a key stays on one line

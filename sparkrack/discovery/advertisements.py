@@ -100,10 +100,10 @@ def mndp(packet: bytes, sender: str) -> Advertised | None:
     address = str(IPv4Address(own)) if len(own) == 4 else sender
     if not _is_address(address):
         return None
-    return Advertised(_text(parts.get(_IDENTITY, b"")), address, _text(parts.get(_BOARD, b"")))
+    return Advertised(_printable_text(parts.get(_IDENTITY, b"")), address, _printable_text(parts.get(_BOARD, b"")))
 
 
-def _text(raw: bytes) -> str:
+def _printable_text(raw: bytes) -> str:
     return printable_line(raw.decode(errors="backslashreplace"))
 
 

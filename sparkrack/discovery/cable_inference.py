@@ -30,12 +30,12 @@ class Cables:
 def infer(nodes: Iterable[NodeFacts], switches: Iterable[SwitchFacts], *, switched: bool) -> Cables:
     """The cables of nodes and switches. A port is on a leg when a switch hears one of its addresses there, or knows it
     as a neighbour there; on another node when no switch is named, and those two alone share its subnets."""
-    ports = {port: halves for node in nodes for port, halves in _ports(node).items()}
+    ports = {port: halves for node in nodes for port, halves in _linked_ports(node).items()}
     seen = tuple(switches)
     found: dict[Port, Cabled] = {}
     unclear: dict[Port, str] = {}
     for port, halves in ports.items():
-        ends = dict(_legs(halves.values(), seen))
+        ends = dict(_legs_of_macs(halves.values(), seen))
         if len(ends) == 1:
             ((end, why),) = ends.items()
             found[port] = Cabled(end, why)
@@ -86,14 +86,14 @@ def without_uplinks(nodes: Iterable[NodeFacts], switches: Iterable[SwitchFacts])
     return tuple(found)
 
 
-def _ports(node: NodeFacts) -> dict[Port, dict[Half, HalfFacts]]:
+def _linked_ports(node: NodeFacts) -> dict[Port, dict[Half, HalfFacts]]:
     found: dict[Port, dict[Half, HalfFacts]] = {}
     for half, facts in node.halves.items():
         found.setdefault(Port(node.name, half.port), {})[half] = facts
     return found
 
 
-def _legs(halves: Iterable[HalfFacts], switches: Iterable[SwitchFacts]) -> Iterator[tuple[str, str]]:
+def _legs_of_macs(halves: Iterable[HalfFacts], switches: Iterable[SwitchFacts]) -> Iterator[tuple[str, str]]:
     macs = [facts.mac for facts in halves if facts.mac]
     for switch in switches:
         for mac in macs:
@@ -109,7 +109,7 @@ def _between(
 ) -> None:
     """Cables between nodes, among the ports that no switch hears."""
     free = {port: halves for port, halves in ports.items() if port not in found and port not in unclear}
-    peers = {port: frozenset(_peers(port, free)) for port in free}
+    peers = {port: frozenset(_possible_peers(port, free)) for port in free}
     for port, others in peers.items():
         if len(others) == 1:
             (other,) = others
@@ -122,7 +122,7 @@ def _between(
             unclear[port] = f"{names} share its subnets; is there a switch between them that was not read?"
 
 
-def _peers(port: Port, free: Mapping[Port, Mapping[Half, HalfFacts]]) -> Iterator[Port]:
+def _possible_peers(port: Port, free: Mapping[Port, Mapping[Half, HalfFacts]]) -> Iterator[Port]:
     """The ports of other nodes that have an address in a subnet of this one's, each half for itself."""
     for other, halves in free.items():
         if other.node == port.node:
@@ -137,7 +137,7 @@ def _peers(port: Port, free: Mapping[Port, Mapping[Half, HalfFacts]]) -> Iterato
 def heard_by_neighbours(nodes: Iterable[NodeFacts], cables: Cables) -> dict[Port, Cabled]:
     """Return cables between nodes that no address shows: each of the two has only the other's MAC address on that port.
     For ports that `infer` could not place."""
-    ports = {port: halves for node in nodes for port, halves in _ports(node).items()}
+    ports = {port: halves for node in nodes for port, halves in _linked_ports(node).items()}
     owner = {facts.mac: port for port, halves in ports.items() for facts in halves.values() if facts.mac}
     seen: dict[Port, set[Port]] = {}
     for node in nodes:

@@ -41,7 +41,7 @@ def nodes(
         progress.phase("read the nodes", shells)
 
         def facts_of(name: str) -> NodeFacts | str:
-            facts = _read(name, shells[name])
+            facts = _read_node(name, shells[name])
             progress.finish(name, "read" if isinstance(facts, NodeFacts) else "not read")
             return facts
 
@@ -52,7 +52,7 @@ def nodes(
         return {**found, **dict(zip(read, after, strict=True))}
 
 
-def _read(name: str, shell: RootShell) -> NodeFacts | str:
+def _read_node(name: str, shell: RootShell) -> NodeFacts | str:
     try:
         done = shell.run(script())
         return parse_node_facts(name, parse_commands(bytes(done.stdout_bytes).decode(errors="backslashreplace")))
@@ -99,17 +99,17 @@ def described(
     if ETHERNET.path not in reading.tables:
         raise UnreadableError("its RouterOS is too old for this project, so nothing else was read")
     names = factory_names(reading)
-    hosts = _hosts(ask, names, expected)
+    hosts = _learned_hosts(ask, names, expected)
     until = time.monotonic() + HEARD_SECONDS
     # An address that was just learned is listed later.
     while not {mac for mac, up in expected.items() if up} <= set(hosts) and time.monotonic() < until:
         sleep(1)
-        hosts = _hosts(ask, names, expected)
+        hosts = _learned_hosts(ask, names, expected)
     facts = SwitchFacts(name, reading, hosts, _neighbours(ask, names))
     return replace(facts, monitor=_monitor(ask, reading, hosts))
 
 
-def _hosts(ask: Ask, names: Mapping[str, str], macs: Iterable[str]) -> dict[str, str]:
+def _learned_hosts(ask: Ask, names: Mapping[str, str], macs: Iterable[str]) -> dict[str, str]:
     return {
         row.get("mac-address", "").lower(): names.get(row.get("on-interface", ""), row.get("on-interface", ""))
         for mac in macs

@@ -75,8 +75,8 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     cables = infer(facts.values(), seen, switched=bool(found.boxes))
     if not found.boxes:
         cables = Cables({**cables.found, **heard_by_neighbours(facts.values(), cables)}, cables.unclear)
-    ends = _nodes(sheet, found, cables)
-    _boxes(sheet, found, live=live)
+    ends = _write_nodes(sheet, found, cables)
+    _write_switches(sheet, found, live=live)
     addresses = [machine.address for machine in found.nodes.values()]
     taken = [IPv4Address(address) for address in (*addresses, *(box.address for box in found.boxes.values()))]
     keys = fabric_section.keys(facts, _cabling(found, ends), bool(found.boxes), taken)
@@ -87,7 +87,7 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     for name, number in keys.hosts.items():
         sheet.data["nodes"][name]["host"] = number
     if not live:
-        sheet.heads["nodes",] = [_seen(node) for node in facts.values()]
+        sheet.heads["nodes",] = [_unwritten_findings(node) for node in facts.values()]
     if live and facts:
         node_sections.fill(sheet, facts)
         engines = {name: node.engines for name, node in facts.items()}
@@ -98,7 +98,7 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     return sheet
 
 
-def _seen(node: NodeFacts) -> str:
+def _unwritten_findings(node: NodeFacts) -> str:
     """What a node has that `init` does not write down."""
     swapping = node.options.get("memory.swap")
     swap = "?" if swapping is None else "on" if swapping else "off"
@@ -106,7 +106,7 @@ def _seen(node: NodeFacts) -> str:
     return printable_line(f"{node.name}: {versions}, swap {swap}, management by {node.management or '?'}")
 
 
-def _nodes(sheet: RackDraft, found: FoundRack, cables: Cables) -> dict[Port, str]:
+def _write_nodes(sheet: RackDraft, found: FoundRack, cables: Cables) -> dict[Port, str]:
     """The section `nodes`; gives the end of each cable."""
     ends: dict[Port, str] = {}
     for name, machine in found.nodes.items():
@@ -154,7 +154,7 @@ def _cabling(found: FoundRack, ends: Mapping[Port, str]) -> Cabling:
     return Cabling(sorted(cables, key=lambda cable: (rank[cable.a.node], cable.a.number)))
 
 
-def _boxes(sheet: RackDraft, found: FoundRack, *, live: bool) -> None:
+def _write_switches(sheet: RackDraft, found: FoundRack, *, live: bool) -> None:
     for name, box in found.boxes.items():
         place = ("switches", name)
         entry: dict[str, Any] = {"address": box.address}

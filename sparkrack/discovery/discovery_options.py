@@ -63,24 +63,24 @@ def parse_options(
 ) -> DiscoveryOptions:
     """The options as they mean. Raises OptionError."""
     alone, switch = switch == "-", None if switch == "-" else switch
-    named = dict(_pair(text, "--node", "NAME=ADDRESS") for text in nodes)
+    named = dict(_split_pair(text, "--node", "NAME=ADDRESS") for text in nodes)
     if len(named) < len(nodes):
         raise OptionError("--node: two nodes have the same name")
     model = registry.get(switch_model) if switch_model else registry.DEFAULT
     given = switch and (switch if "=" in switch else f"{model.name}={switch}")
-    at = dict([_pair(given, "--switch", "[NAME=]ADDRESS")]) if given else {}
+    at = dict([_split_pair(given, "--switch", "[NAME=]ADDRESS")]) if given else {}
     for name, address in (*named.items(), *at.items()):
         if why := host_fault(name, address):
             raise OptionError(why)
     return DiscoveryOptions(
         nodes=named,
         vendors=_vendors(vendors, named),
-        cables=_cables(cables, named),
+        cables=_parse_cables(cables, named),
         switch=at,
         alone=alone,
         fingerprint=_fingerprint(fingerprint),
         password=switch_password,
-        cages=_cages(cages, (model,) if switch_model else registry.MODELS),
+        cages=_parse_splits(cages, (model,) if switch_model else registry.MODELS),
         model=model,
         **rest,
     )
@@ -92,7 +92,7 @@ def host_fault(name: str, address: str) -> str:
     return next(filter(None, faults), "")
 
 
-def _pair(text: str, option: str, form: str) -> tuple[str, str]:
+def _split_pair(text: str, option: str, form: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not (name and sign and value):
         raise OptionError(f"{option}: {text!r} is not {form}")
@@ -111,10 +111,10 @@ def _vendors(texts: Sequence[str], nodes: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _cables(texts: Sequence[str], nodes: Mapping[str, str]) -> dict[str, dict[int, str]]:
+def _parse_cables(texts: Sequence[str], nodes: Mapping[str, str]) -> dict[str, dict[int, str]]:
     found: dict[str, dict[int, str]] = {}
     for text in texts:
-        port, end = _pair(text, "--cable", "NODE/PORT=END")
+        port, end = _split_pair(text, "--cable", "NODE/PORT=END")
         name, _, number = port.partition("/")
         if name not in nodes or number not in ("0", "1"):
             raise OptionError(f"--cable: {port!r} is not a port of a --node; write {next(iter(nodes), 'spark1')}/1")
@@ -122,10 +122,10 @@ def _cables(texts: Sequence[str], nodes: Mapping[str, str]) -> dict[str, dict[in
     return found
 
 
-def _cages(texts: Sequence[str], models: Sequence[SwitchModel]) -> dict[str, str]:
+def _parse_splits(texts: Sequence[str], models: Sequence[SwitchModel]) -> dict[str, str]:
     """The splits by cage. Which of `models` the switch is may be known only when it is read, so a cage of any is
     taken here; the file is judged by its own model."""
-    found = dict(_pair(text, "--cage", "CAGE=SPLIT") for text in texts)
+    found = dict(_split_pair(text, "--cage", "CAGE=SPLIT") for text in texts)
     for cage, split in found.items():
         kind = next((model.cages[cage] for model in models if cage in model.cages), None)
         if kind is None:

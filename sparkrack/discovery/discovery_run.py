@@ -64,13 +64,13 @@ class Discovery:
         """Collect from all hosts. Raises CommandError; nothing is written."""
         addresses = dict(self.options.nodes) or self._choose_nodes()
         at = dict(self.options.switch) or self._choose_switch()
-        user = self.options.user or self._ask("user that the nodes let in", USER)
-        key = self.options.key or self._ask("key that they let in", KEY)
+        user = self.options.user or self._ask_value("user that the nodes accept", USER)
+        key = self.options.key or self._ask_value("key that they accept", KEY)
         access: dict[str, Any] = {"user": user, "key": key, "known_hosts": self.options.known_hosts}
         if self.options.ssh_port != SSH_PORT:
             access |= {"port": self.options.ssh_port}
         unread_reasons = self._verify_hosts(addresses)
-        machines = self._nodes(addresses, access, unread_reasons)
+        machines = self._read_nodes(addresses, access, unread_reasons)
         return FoundRack(
             self.options.name, access, machines, {name: self._find_switch(name, host) for name, host in at.items()}
         )
@@ -78,12 +78,12 @@ class Discovery:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _choose_nodes(self) -> dict[str, str]:
-        self._say(f"looking for nodes for {neighbours.LISTEN_SECONDS:g} s")
+        self._warn_operator(f"looking for nodes for {neighbours.LISTEN_SECONDS:g} s")
         found, why = neighbours.nodes()
         for one in found:
-            self._say(f"neighbour: {one.name} {one.address}")
+            self._warn_operator(f"neighbour: {one.name} {one.address}")
         if why:
-            self._say(why)
+            self._warn_operator(why)
         if not self._screen.interactive:
             near = ", ".join(f"--node {one.name}={one.address}" for one in found)
             raise CommandError(f"no node is named: {near or 'pass --node NAME=ADDRESS'}; {_NO_TERMINAL}")
@@ -93,10 +93,10 @@ class Discovery:
             if self._screen.confirm(f"is {one.name} ({one.address}) a node of this rack?")
         }
         while not chosen:
-            text = self._ask("a node, as NAME=ADDRESS", "spark1=10.77.0.11")
+            text = self._ask_value("a node, as NAME=ADDRESS", "spark1=10.77.0.11")
             name, _, address = text.partition("=")
             if why := host_fault(name, address):
-                self._say(why)
+                self._warn_operator(why)
             else:
                 chosen[name] = address
         return chosen
@@ -116,7 +116,9 @@ class Discovery:
             raise CommandError(f"{fault}; nothing was written") from None
         return unread_reasons
 
-    def _nodes(self, addresses: Mapping[str, str], access: Mapping[str, Any], unread_reasons: Mapping[str, str]) -> Any:
+    def _read_nodes(
+        self, addresses: Mapping[str, str], access: Mapping[str, Any], unread_reasons: Mapping[str, str]
+    ) -> Any:
         with TemporaryDirectory(prefix="sparkrack-") as folder:
             known = Path(folder) / "known_hosts"
             try:
@@ -154,11 +156,11 @@ class Discovery:
     def _choose_switch(self) -> dict[str, str]:
         if self.options.alone or not self._screen.interactive:
             return {}
-        self._say(f"looking for switches for {neighbours.LISTEN_SECONDS:g} s")
+        self._warn_operator(f"looking for switches for {neighbours.LISTEN_SECONDS:g} s")
         found: tuple[Advertised, ...] = neighbours.switches()
         for one in found:
-            self._say(f"neighbour: {one.name} {one.address} {one.what}")
-        text = self._ask("address of the switch; - for none", found[0].address if found else "-")
+            self._warn_operator(f"neighbour: {one.name} {one.address} {one.what}")
+        text = self._ask_value("address of the switch; - for none", found[0].address if found else "-")
         if text != "-" and (why := host_fault(self.options.model.name, text)):
             raise CommandError(f"{why}; nothing was written")
         return {} if text == "-" else {self.options.model.name: text}
@@ -171,14 +173,14 @@ class Discovery:
         facts: SwitchFacts | None = None
         if not why:
             try:
-                facts = self._read(name, Endpoint(host, port, tls, options.switch_user))
+                facts = self._read_switch(name, Endpoint(host, port, tls, options.switch_user))
             except (SwitchError, UnreadableError, SecretError) as fault:
                 why = printable_line(str(fault))
         if facts:
             self.switches[name] = facts
         else:
             self._report_unread(name, why)
-            self._say(
+            self._warn_operator(
                 f"{name}: model {options.model.board} is written, since it was not read; --switch-model names another"
             )
         user = options.switch_user
@@ -204,14 +206,14 @@ class Discovery:
                     f"{_NO_TERMINAL}"
                 )
             return NO_CERTIFICATE, f"it shows certificate {found}, which was not confirmed"
-        self._say(f"{name} shows certificate {found}; /certificate/print on its console shows it, too")
+        self._warn_operator(f"{name} shows certificate {found}; /certificate/print on its console shows it, too")
         return (
             (found, "")
             if self._screen.confirm("is this the certificate?")
             else (NO_CERTIFICATE, "its certificate was not confirmed")
         )
 
-    def _read(self, name: str, way: Endpoint) -> SwitchFacts:
+    def _read_switch(self, name: str, way: Endpoint) -> SwitchFacts:
         halves = [half for facts in self.facts.values() for half in facts.halves.values()]
         expected = {half.mac: half.up for half in halves if half.mac}
         password = self._password(name)
@@ -229,14 +231,14 @@ class Discovery:
     def _report_unread(self, name: str, why: str) -> None:
         if self.strict:
             raise CommandError(f"{name}: {why}; nothing was written")
-        self._say(f"{name}: not read: {why}")
+        self._warn_operator(f"{name}: not read: {why}")
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
-    def _say(self, text: str) -> None:
+    def _warn_operator(self, text: str) -> None:
         self._screen.warn(printable_line(text))
 
-    def _ask(self, what: str, default: str) -> str:
+    def _ask_value(self, what: str, default: str) -> str:
         """Ask for a value; the default without a terminal."""
         return self._screen.ask(what, default) if self._screen.interactive else default
 
@@ -247,7 +249,7 @@ class Discovery:
                 f"{name}: shows {first}, which is not pinned; pass --host-keys FILE: {_NO_TERMINAL}"
             )
         for key in keys:
-            self._say(f"{name}: {key.kind} {key.fingerprint}")
+            self._warn_operator(f"{name}: {key.kind} {key.fingerprint}")
         return self._screen.confirm(f"are these the host keys of {name}, as its console shows them?")
 
 

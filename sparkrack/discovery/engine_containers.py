@@ -80,7 +80,7 @@ def parse_engines(text: str) -> Engines:
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
         if kind == "unit":
-            units.append(_unit(*rest.split(" ")))
+            units.append(_installed_unit(*rest.split(" ")))
         elif kind == "container":
             containers.append(_container(json.loads(rest)))
         else:
@@ -92,7 +92,7 @@ def parse_engines(text: str) -> Engines:
     )
 
 
-def _unit(name: str = "", described: str = "", gate: str = "") -> InstalledUnit:
+def _installed_unit(name: str = "", described: str = "", gate: str = "") -> InstalledUnit:
     try:
         unit, checks = (json.loads(base64.b64decode(raw, validate=True)) for raw in (described, gate))
         return InstalledUnit(

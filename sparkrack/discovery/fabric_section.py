@@ -49,10 +49,10 @@ def keys(
             keys.add_gap("mtu", f"{name} has {other}, most have {mtu}")
     if switched or len(cabling.cables) < 2:
         _subnets(keys, nodes, used, taken)
-        _vlans(keys, used, switched)
+        _write_vlans(keys, used, switched)
     else:
-        _pool(keys, cabling, used, taken)
-    _files(keys, nodes)
+        _write_pool(keys, cabling, used, taken)
+    _write_netplan_files(keys, nodes)
     known = {name: node.hotplug for name, node in nodes.items() if node.hotplug is not None}
     if known:
         hotplug, others = majority(known)
@@ -63,7 +63,7 @@ def keys(
     return keys
 
 
-def _one(facts: HalfFacts | None) -> IPv4Interface | None:
+def _first_address(facts: HalfFacts | None) -> IPv4Interface | None:
     return facts.addresses[0] if facts and facts.addresses else None
 
 
@@ -77,11 +77,13 @@ def _subnets(
     nets: list[IPv4Network | None] = [None, None]
     own: dict[str, dict[int, int]] = {}
     for index in (0, 1):
-        there = {half.node: one for half, facts in used.items() if half.index == index and (one := _one(facts))}
+        there = {
+            half.node: one for half, facts in used.items() if half.index == index and (one := _first_address(facts))
+        }
         if not there:
             continue
         net, others = majority({name: one.network for name, one in there.items()})
-        why = _unfit(net, taken)
+        why = _why_unfit(net, taken)
         if why:
             keys.add_gap("subnets", f"{net}, where half {index} of the ports is, {why}")
             continue
@@ -94,7 +96,7 @@ def _subnets(
     if nets[0] and nets[1] and nets[0].overlaps(nets[1]):
         keys.add_gap("subnets", f"both halves are in {nets[0]}: answers leave by the wrong one, so each gets its own")
         nets[1] = None
-    free = (net for net in _candidates() if not _unfit(net, taken) and not any(n and n.overlaps(net) for n in nets))
+    free = (net for net in _candidates() if not _why_unfit(net, taken) and not any(n and n.overlaps(net) for n in nets))
     for index in (0, 1):
         if nets[index] is None:
             nets[index] = next(free)
@@ -106,10 +108,10 @@ def _subnets(
     for half, facts in used.items():
         if len(facts.addresses) > 1:
             keys.add_gap("subnets", f"{half} has several addresses: {', '.join(map(str, facts.addresses))}")
-    _hosts(keys, nodes, own)
+    _write_host_numbers(keys, nodes, own)
 
 
-def _hosts(keys: FabricKeys, nodes: Mapping[str, NodeFacts], own: Mapping[str, Mapping[int, int]]) -> None:
+def _write_host_numbers(keys: FabricKeys, nodes: Mapping[str, NodeFacts], own: Mapping[str, Mapping[int, int]]) -> None:
     """Numbers are written where rank does not give them; one that another node has is not."""
     numbers: dict[str, int] = {}
     for rank, name in enumerate(nodes, 1):
@@ -132,7 +134,7 @@ def _candidates() -> list[IPv4Network]:
     return [*DEFAULTS, *(IPv4Network(f"10.{200 + number}.0.0/24") for number in range(20))]
 
 
-def _unfit(net: IPv4Network, taken: Collection[IPv4Address]) -> str | None:
+def _why_unfit(net: IPv4Network, taken: Collection[IPv4Address]) -> str | None:
     if not 8 <= net.prefixlen <= 30:
         return "has an unfit size"
     if any(address in net for address in taken):
@@ -142,7 +144,7 @@ def _unfit(net: IPv4Network, taken: Collection[IPv4Address]) -> str | None:
     return None
 
 
-def _vlans(keys: FabricKeys, used: Mapping[Half, HalfFacts], switched: bool) -> None:
+def _write_vlans(keys: FabricKeys, used: Mapping[Half, HalfFacts], switched: bool) -> None:
     found: list[int | None] = []
     for index in (0, 1):
         numbers = {str(half): facts.vlan for half, facts in used.items() if half.index == index}
@@ -161,10 +163,12 @@ def _vlans(keys: FabricKeys, used: Mapping[Half, HalfFacts], switched: bool) -> 
             keys.add_gap("vlans", f"{half} has its VLAN as {facts.device}; a run makes {VLAN_DEVICES[half.index]}")
 
 
-def _pool(keys: FabricKeys, cabling: Cabling, used: Mapping[Half, HalfFacts], taken: Collection[IPv4Address]) -> None:
+def _write_pool(
+    keys: FabricKeys, cabling: Cabling, used: Mapping[Half, HalfFacts], taken: Collection[IPv4Address]
+) -> None:
     """A subnet for each half of each cable, carved from one pool in the order of the cables."""
     keys.data["pool"] = str(POOL)
-    nets = [one.network for facts in used.values() if (one := _one(facts))]
+    nets = [one.network for facts in used.values() if (one := _first_address(facts))]
     if not nets:
         keys.notes["pool"] = "chosen, since no node has an address on its fabric yet"
         return
@@ -172,7 +176,7 @@ def _pool(keys: FabricKeys, cabling: Cabling, used: Mapping[Half, HalfFacts], ta
     need = pool_need(cabling)
     length = CARVED - (need - 1).bit_length()
     pool = IPv4Network((int(first.network_address) & ~((1 << (32 - length)) - 1), length))
-    why = _unfit(pool, taken)
+    why = _why_unfit(pool, taken)
     if pool.network_address != first.network_address or {net.prefixlen for net in nets} != {CARVED}:
         why = f"the subnets from {first} on are not carved from one pool"
     if why:
@@ -181,7 +185,7 @@ def _pool(keys: FabricKeys, cabling: Cabling, used: Mapping[Half, HalfFacts], ta
     keys.data["pool"] = str(pool)
 
 
-def _files(keys: FabricKeys, nodes: Mapping[str, NodeFacts]) -> None:
+def _write_netplan_files(keys: FabricKeys, nodes: Mapping[str, NodeFacts]) -> None:
     """Netplan files of others that define the fabric: they are taken over, or stay in the way."""
     halves = [Half("", port, index).interface for port in (0, 1) for index in (0, 1)]
     for name, node in nodes.items():

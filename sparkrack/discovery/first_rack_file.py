@@ -58,10 +58,10 @@ def write_first(
     for name, box in found.boxes.items():
         if management:
             _propose_management(sheet, name, box, found, options, screen)
-        if reader and _agreed(screen, f"declare a read-only user of {name} for verify?"):
+        if reader and _ask_with_default_yes(screen, f"declare a read-only user of {name} for verify?"):
             passwords.append(_propose_reader(sheet, name, box, options))
     rack, faults = validated_text(text(sheet), options.out)
-    prepare = partial(_make, passwords, screen)
+    prepare = partial(_make_passwords, passwords, screen)
     port, yes = options.ssh_port, options.yes
     written(sheet, options.out, discovery.pins, discovery.file, port, screen, yes=yes, prepare=prepare)
     return WrittenRack(sheet, rack, faults)
@@ -87,7 +87,9 @@ def _propose_management(
     subnets, why = operator_subnets(hosts, session)
     if why:
         screen.warn(f"{name}: management is left out: {why}")
-    elif _agreed(screen, f"limit the services of {name} to {', '.join(subnets)}, the subnet of this machine?"):
+    elif _ask_with_default_yes(
+        screen, f"limit the services of {name} to {', '.join(subnets)}, the subnet of this machine?"
+    ):
         place = sheet.section("switches", name)
         place["management"] = subnets
         sheet.note(("switches", name, "management"), "what may reach the switch: the subnet of the operator")
@@ -104,7 +106,7 @@ def _propose_reader(sheet: RackDraft, name: str, box: FoundSwitch, options: Disc
     return Password(SecretRef(file=options.out.absolute().parent / file))
 
 
-def _make(passwords: list[Password], screen: Screen) -> None:
+def _make_passwords(passwords: list[Password], screen: Screen) -> None:
     for password in passwords:
         try:
             if password.make():
@@ -113,6 +115,6 @@ def _make(passwords: list[Password], screen: Screen) -> None:
             raise CommandError(f"{fault}; the rack file was not written") from None
 
 
-def _agreed(screen: Screen, question: str) -> bool:
+def _ask_with_default_yes(screen: Screen, question: str) -> bool:
     """Ask on a terminal, where yes is the default; yes without one."""
     return not screen.interactive or screen.confirm(question, default=True)

@@ -69,7 +69,7 @@ def switches(
     of this machine to listen on; all of them by default."""
     found: dict[str, Advertised] = {}
     if shutil.which("lldpcli"):
-        output, _ = _output(["lldpcli", "-f", "json0", "show", "neighbors"])
+        output, _ = _program_output(["lldpcli", "-f", "json0", "show", "neighbors"])
         found |= {one.address: one for one in advertisements.lldp(output)}
     found |= {one.address: one for one in _answering(host, port, seconds)}
     return tuple(found.values())
@@ -99,7 +99,7 @@ def _answering(host: str, port: int, seconds: float) -> list[Advertised]:
     return found
 
 
-def _output(command: list[str]) -> tuple[str, str]:
+def _program_output(command: list[str]) -> tuple[str, str]:
     """Return the output of a program, or why there is none."""
     try:
         done = subprocess.run(

@@ -84,9 +84,9 @@ def parse_node_facts(name: str, answers: Mapping[str, Answer]) -> NodeFacts:
     """Parse the answers of a node to the script of `probe_script`. Never raises: a question without a valid answer is
     in `unknown`."""
     parser = _Parser(answers)
-    links = parser.value("links", _links) or {}
-    halves = parser.value("links", lambda _: _halves(name, links)) if links else {}
-    makers = [parser.value(question, _first) or "" for question in ("maker", "board")]
+    links = parser.value("links", _parse_links) or {}
+    halves = parser.value("links", lambda _: _half_facts_of_port(name, links)) if links else {}
+    makers = [parser.value(question, _first_line) or "" for question in ("maker", "board")]
     return NodeFacts(
         name=name,
         hostname=parser.value("hostname", _hostname),
@@ -96,22 +96,22 @@ def parse_node_facts(name: str, answers: Mapping[str, Answer]) -> NodeFacts:
         unexpected_functions=parser.value("functions", _unexpected_functions) or (),
         links=answers["links"].text if links and halves is not None else "",
         neighbours=parser.value("neighbours", lambda answer: parse_neighbours(answer.text)) or {},
-        management=parser.value("route", _route),
+        management=parser.value("route", _route_device),
         options={
             question: value
             for question, option in ADOPTED.items()
-            if (value := parser.value(question, partial(_option, option))) is not None
+            if (value := parser.value(question, partial(_parse_option, option))) is not None
         },
-        kernel=parser.value("kernel", _first),
-        driver=parser.value("driver", _driver),
+        kernel=parser.value("kernel", _first_line),
+        driver=parser.value("driver", _parse_driver),
         packages=parser.value("packages", lambda answer: tuple(parse_packages(answer.text))),
-        engine=parser.value("engine", _first),
+        engine=parser.value("engine", _first_line),
         images=parser.value("images", lambda answer: local_images(answer.text)),
         sshd=parser.value("sshd", lambda answer: dict(line.lower().split(None, 1) for line in answer.lines)),
         naming=parser.value("naming", lambda answer: answer.text) or "",
         whole=parser.value("whole", lambda answer: answer.text) or "",
         rendering=parser.value("rendering", lambda answer: answer.text) or "",
-        hotplug=parser.value("hotplug", lambda answer: {"yes": True, "no": False}[_first(answer)]),
+        hotplug=parser.value("hotplug", lambda answer: {"yes": True, "no": False}[_first_line(answer)]),
         engines=parser.value("engines", lambda answer: parse_engines(answer.text)) or Engines(),
         unknown=parser.unknown,
     )
@@ -154,7 +154,7 @@ class _Parser:
         return None
 
 
-def _first(answer: Answer) -> str:
+def _first_line(answer: Answer) -> str:
     lines = [line.strip() for line in answer.lines if line.strip() and not line.startswith("#")]
     if not lines:
         raise ValueError("is empty")
@@ -162,24 +162,24 @@ def _first(answer: Answer) -> str:
 
 
 def _hostname(answer: Answer) -> str:
-    name = _first(answer).partition(".")[0]
+    name = _first_line(answer).partition(".")[0]
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", name):
         raise ValueError(f"{truncate(name)} is not a host name")
     return name
 
 
-def _option(option: AdoptedOption, answer: Answer) -> object:
+def _parse_option(option: AdoptedOption, answer: Answer) -> object:
     return option.parse(answer.text)
 
 
-def _driver(answer: Answer) -> str:
-    text = _first(answer)
+def _parse_driver(answer: Answer) -> str:
+    text = _first_line(answer)
     if not re.fullmatch(r"[0-9][0-9A-Za-z.+~-]{0,62}", text):
         raise ValueError(f"{truncate(text)} is not a version")
     return text
 
 
-def _route(answer: Answer) -> str | None:
+def _route_device(answer: Answer) -> str | None:
     return next((str(row["dev"]) for row in parse_ip_rows(answer.text or "[]") if "dev" in row), None)
 
 
@@ -193,7 +193,7 @@ def _unexpected_functions(answer: Answer) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _links(answer: Answer) -> dict[str, IpLink]:
+def _parse_links(answer: Answer) -> dict[str, IpLink]:
     found = parse_ip_links(answer.text)
     for name, link in found.items():
         if None in (link.flags, link.mtu, link.addresses):
@@ -201,12 +201,12 @@ def _links(answer: Answer) -> dict[str, IpLink]:
     return found
 
 
-def _halves(name: str, links: Mapping[str, IpLink]) -> dict[Half, HalfFacts]:
+def _half_facts_of_port(name: str, links: Mapping[str, IpLink]) -> dict[Half, HalfFacts]:
     halves = (Half(name, port, index) for port in (0, 1) for index in (0, 1))
-    return {half: _half(half, links) for half in halves if half.interface in links}
+    return {half: _half_facts(half, links) for half in halves if half.interface in links}
 
 
-def _half(half: Half, links: Mapping[str, IpLink]) -> HalfFacts:
+def _half_facts(half: Half, links: Mapping[str, IpLink]) -> HalfFacts:
     link = links[half.interface]
     flags = link.flags or ()
     facts = HalfFacts(

@@ -26,13 +26,13 @@ def fill(sheet: RackDraft, nodes: Nodes) -> None:
         if role.options:
             for option in role.adopt:
                 _adopted(sheet, nodes, role.options, (role.key, option.option))
-    _driver(sheet, nodes)
-    _images(sheet, nodes)
-    _logins(sheet, nodes)
-    _leave(sheet)
+    _write_driver(sheet, nodes)
+    _write_images(sheet, nodes)
+    _write_hardening(sheet, nodes)
+    _write_unmanaged_roles(sheet)
 
 
-def _leave(sheet: RackDraft) -> None:
+def _write_unmanaged_roles(sheet: RackDraft) -> None:
     """Write the unmanaged roles: those that would write our files on every node whatever the values, since no run was
     requested yet. The fabric needs none where files of others have the same content."""
     sheet.data["leave"] = [
@@ -52,24 +52,25 @@ def _adopted(sheet: RackDraft, nodes: Nodes, model: type[Section], place: tuple[
         common, others = majority(known)
         others |= {name: "none" for name in nodes if name not in known}
         sheet.add_gap(
-            Gap(place, f"{name} has {_shown(other)}, the file has {_shown(common)}") for name, other in others.items()
+            Gap(place, f"{name} has {_shown_value(other)}, the file has {_shown_value(common)}")
+            for name, other in others.items()
         )
         try:
             model.model_validate({place[1]: common})
             value, note = common, ""
         except ValidationError:
-            sheet.add_gap([Gap(place, f"is {_shown(common)} on the nodes, which the file cannot express")])
+            sheet.add_gap([Gap(place, f"is {_shown_value(common)} on the nodes, which the file cannot express")])
             note = "the default: the value of the nodes cannot be expressed here"
     sheet.section(place[0])[place[1]] = value
     if note:
         sheet.note(place, note)
 
 
-def _shown(value: object) -> str:
+def _shown_value(value: object) -> str:
     return truncate(str(value).lower() if isinstance(value, bool) else value)
 
 
-def _driver(sheet: RackDraft, nodes: Nodes) -> None:
+def _write_driver(sheet: RackDraft, nodes: Nodes) -> None:
     """Declared only when it is what is installed, loaded and held everywhere: declaring it holds it."""
     why = dict(_undeclarable(nodes))
     if not why:
@@ -117,7 +118,7 @@ def _not_as(node: NodeFacts, found: Mapping[str, str | None]) -> str | None:
     )
 
 
-def _images(sheet: RackDraft, nodes: Nodes) -> None:
+def _write_images(sheet: RackDraft, nodes: Nodes) -> None:
     """Those that all nodes have under the same name and that are the same bytes."""
     held: dict[str, dict[str, str]] = {}
     for name, node in nodes.items():
@@ -141,16 +142,16 @@ def _images(sheet: RackDraft, nodes: Nodes) -> None:
         sheet.data["images"] = declared
 
 
-def _logins(sheet: RackDraft, nodes: Nodes) -> None:
+def _write_hardening(sheet: RackDraft, nodes: Nodes) -> None:
     """Hardening closes passwords and root: left off where any way is open today."""
-    open_ = [name for name, node in nodes.items() if not _closed(node.sshd or {})]
+    open_ = [name for name, node in nodes.items() if not _logins_are_closed(node.sshd or {})]
     if open_:
         sheet.section("access")["hardening"] = False
         why = f"sshd of {', '.join(open_)} lets passwords or root in, or is unknown"
         sheet.note(("access", "hardening"), f"{why}; true closes that")
 
 
-def _closed(sshd: Mapping[str, str]) -> bool:
+def _logins_are_closed(sshd: Mapping[str, str]) -> bool:
     return all(sshd.get(key) == "no" for key in CLOSED)
 
 

@@ -24,13 +24,13 @@ def operator_subnets(hosts: Iterable[str], session: IPv4Address | None) -> tuple
     """
     try:
         own = list(_own_interfaces())
-        sources = [_source(host) for host in hosts]
+        sources = [_source_address(host) for host in hosts]
     except (OSError, ValueError, subprocess.TimeoutExpired) as fault:
         return [], f"the route from this machine to the rack is unknown: {fault}"
     found: list[IPv4Network] = []
     for source in [*sources, *([session] if session else [])]:
         if not any(source in subnet for subnet in found):
-            found.append(_subnet(source, own))
+            found.append(_source_subnet(source, own))
     return [str(subnet) for subnet in found], ""
 
 
@@ -60,14 +60,14 @@ def _own_interfaces() -> Iterator[IPv4Interface]:
             yield IPv4Interface(f"{one.get('local')}/{one.get('prefixlen')}")
 
 
-def _source(host: str) -> IPv4Address:
+def _source_address(host: str) -> IPv4Address:
     """The address of this machine from which it reaches a host, by its routes."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, _DISCARD))
         return IPv4Address(probe.getsockname()[0])
 
 
-def _subnet(source: IPv4Address, own: Iterable[IPv4Interface]) -> IPv4Network:
+def _source_subnet(source: IPv4Address, own: Iterable[IPv4Interface]) -> IPv4Network:
     for interface in own:
         if interface.ip == source or (source.is_loopback and source in interface.network):
             return interface.network

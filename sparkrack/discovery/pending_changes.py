@@ -23,11 +23,14 @@ def changes(rack: Rack, nodes: Mapping[str, NodeFacts], switches: Mapping[str, S
 
     Files and units of this project, which no rack has that was configured by hand, are not values and not listed.
     """
-    lines = [*_fabric(rack, nodes), *(line for name, facts in switches.items() for line in _switch(rack, name, facts))]
+    lines = [
+        *_fabric_changes(rack, nodes),
+        *(line for name, facts in switches.items() for line in _switch_changes(rack, name, facts)),
+    ]
     return tuple(map(printable_line, lines))
 
 
-def _fabric(rack: Rack, nodes: Mapping[str, NodeFacts]) -> Iterator[str]:
+def _fabric_changes(rack: Rack, nodes: Mapping[str, NodeFacts]) -> Iterator[str]:
     for name, facts in nodes.items():
         if not facts.links:
             yield f"{name}: its interfaces could not be read, so the changes of a run there are unknown"
@@ -38,19 +41,19 @@ def _fabric(rack: Rack, nodes: Mapping[str, NodeFacts]) -> Iterator[str]:
             yield f"{name}: {change.message}"
 
 
-def _switch(rack: Rack, name: str, facts: SwitchFacts) -> Iterator[str]:
+def _switch_changes(rack: Rack, name: str, facts: SwitchFacts) -> Iterator[str]:
     try:
         found = plan(rack, rack.switches[name], facts.reading)
     except (RefusedError, UnreadableError) as fault:
         yield f"{name}: a run refuses it: {fault}"
         return
     for batch in found.batches:
-        yield f"{name}: {batch.title} ({batch.effect}): {_rows(batch)}"
+        yield f"{name}: {batch.title} ({batch.effect}): {_shown_rows(batch)}"
     for line in (*found.upgrades, *found.faults):
         yield f"{name}: {line}"
 
 
-def _rows(batch: ChangeBatch) -> str:
+def _shown_rows(batch: ChangeBatch) -> str:
     rows = [f"{change.row} {', '.join(map(str, change.fields)) or 'removed'}" for change in batch.changes]
     more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
     return "; ".join(rows[:SHOWN]) + more

@@ -58,12 +58,12 @@ def neighbour_script(here: NodeFacts, nodes: Iterable[NodeFacts]) -> str:
 
     An interface that is up has an address of its own for multicast; what it has of IPv4 is used to ask the others.
     """
-    pings = dict.fromkeys(_pings(here, tuple(nodes)))
+    pings = dict.fromkeys(_ping_arguments(here, tuple(nodes)))
     lines = [f"ping -q -n -c 2 -i 0.2 -W 1 {words} >/dev/null 2>&1 &" for words in pings]
     return "\n".join([*lines, "wait", "ip -j neigh"])
 
 
-def _pings(here: NodeFacts, nodes: tuple[NodeFacts, ...]) -> Iterator[str]:
+def _ping_arguments(here: NodeFacts, nodes: tuple[NodeFacts, ...]) -> Iterator[str]:
     for half, facts in here.halves.items():
         # claim: discovery.ipv6-ping
         yield f"-6 -I {Half('', half.port, half.index).interface} ff02::1"

@@ -132,11 +132,11 @@ class _Maker:
     def all(self) -> Iterator[tuple[str, Any]]:
         board = self.only(ROUTERBOARD)
         yield "model", board.get("model", "")
-        yield from self._taken("serial", board.get("serial-number"))
-        yield from self._taken("identity", self.only(IDENTITY).get("name"))
-        yield from self._legs()
+        yield from self._accepted_entry("serial", board.get("serial-number"))
+        yield from self._accepted_entry("identity", self.only(IDENTITY).get("name"))
+        yield from self._leg_entries()
         yield from self._gateways()
-        yield from self._system()
+        yield from self._system_entries()
 
     def only(self, menu: Menu) -> Row:
         """The row of a menu that has one; empty when the switch lacks the menu."""
@@ -149,7 +149,7 @@ class _Maker:
     def add_gap(self, key: str, why: str) -> None:
         self.unrepresentable.append(Gap(("switches", self.facts.name, key), why))
 
-    def _taken(self, key: str, value: object) -> Iterator[tuple[str, Any]]:
+    def _accepted_entry(self, key: str, value: object) -> Iterator[tuple[str, Any]]:
         """An optional key with a value that rack.yaml takes; another value is a gap."""
         if value in (None, ""):
             return
@@ -161,21 +161,23 @@ class _Maker:
 
     # --- cages and their legs ----------------------------------------------------------------------------------------
 
-    def _legs(self) -> Iterator[tuple[str, Any]]:
+    def _leg_entries(self) -> Iterator[tuple[str, Any]]:
         """The cages, and what all their legs share: it is read from the legs on which nodes were heard."""
         self._not_declarable()
-        found = list(self._cages())
+        found = list(self._found_cages())
         legs = [row for name, row in self.reading.ethernet.items() if name in self.heard and cage_of(name)]
         legs = [row for row in legs if row["name"] not in self.bonds] or [row for cage in found for row in cage.legs]
         shared = _SharedKeys(self.reading, self.bonds, legs)
         near = [cage for cage in found if self.heard & {row["default-name"] for row in cage.legs}]
         policy = self._lossless(shared, near or found) if legs else "leave"
-        cages = [cage for cage in found if not self.live or cage in near or self._agrees(cage, shared, policy)]
+        cages = [
+            cage for cage in found if not self.live or cage in near or self._agrees_with_legs(cage, shared, policy)
+        ]
         yield "cages", {cage.name: dict(cage.keys) for cage in cages}
         every = [row for cage in cages for row in cage.legs]
         for key in ("mtu", "l2mtu") if legs else ():
-            yield from self._size(key, shared, every)
-        yield from self._bridge(shared, every)
+            yield from self._size_entry(key, shared, every)
+        yield from self._bridge_entry(shared, every)
         if legs:
             yield "lossless", policy
         for row in every:
@@ -221,7 +223,7 @@ class _Maker:
                     "second switch (MLAG), and a run refuses to write to this one",
                 )
 
-    def _cages(self) -> Iterator[FoundCage]:
+    def _found_cages(self) -> Iterator[FoundCage]:
         """The cages whose legs have a split, forced or negotiated; other configurations are gaps."""
         hardware = registry.find(self.only(ROUTERBOARD).get("model", ""))
         for cage, kind in hardware.cages.items() if hardware else ():
@@ -237,7 +239,7 @@ class _Maker:
                 breakout = kind.breakouts[split]
                 legs = tuple(rows[lane - 1] for lane in breakout.first_lanes)
                 default = default_fec(breakout, medium)
-                fec = self._fec(cage, breakout, default, legs)
+                fec = self._fec_entry(cage, breakout, default, legs)
                 yield FoundCage(cage, {"split": split, "medium": medium, **fec}, words, legs)
             elif words == NEGOTIATED and heard:
                 yield from self._negotiated(cage, kind, rows, heard)
@@ -250,7 +252,7 @@ class _Maker:
             elif words != NEGOTIATED:
                 self.add_gap("cages", f"{cage} is {truncate(words)}, which is not a split; it is left alone")
 
-    def _fec(self, cage: str, split: Breakout, default: str, legs: Iterable[Row]) -> dict[str, str]:
+    def _fec_entry(self, cage: str, split: Breakout, default: str, legs: Iterable[Row]) -> dict[str, str]:
         """The FEC of a cage's legs where it is not that which rack.yaml means without the key; else nothing."""
         found, allowed = sorted({row.get("fec-mode", "auto") for row in legs}), allowed_fec(split)
         if len(found) == 1 and found[0] in allowed:
@@ -279,15 +281,15 @@ class _Maker:
             return
         split = (exact or fits)[0]
         legs = tuple(rows[lane - 1] for lane in split.first_lanes)
-        kept = {"speed": "negotiated", **self._fec(cage, split, "auto", legs)} if self.live else {}
+        kept = {"speed": "negotiated", **self._fec_entry(cage, split, "auto", legs)} if self.live else {}
         keys = {"split": split.name, **kept}
         yield FoundCage(cage, keys, f"{split.name}, {NEGOTIATED}", legs)
 
-    def _agrees(self, cage: FoundCage, shared: _SharedKeys, policy: Policy) -> bool:
+    def _agrees_with_legs(self, cage: FoundCage, shared: _SharedKeys, policy: Policy) -> bool:
         """Whether a cage without nodes is declared: its legs have what the legs of the nodes have. Another one would be
         changed by a run, and is left alone."""
         others = shared.differences(cage.legs)
-        if not others and any(policy_differences(policy, _speeds([cage]), self.reading)):
+        if not others and any(policy_differences(policy, _leg_speeds([cage]), self.reading)):
             others = [f"policy is not {policy}"]
         if not others:
             return True
@@ -298,7 +300,7 @@ class _Maker:
         )
         return False
 
-    def _size(self, key: str, shared: _SharedKeys, every: Iterable[Row]) -> Iterator[tuple[str, int]]:
+    def _size_entry(self, key: str, shared: _SharedKeys, every: Iterable[Row]) -> Iterator[tuple[str, int]]:
         common = shared.common(key)
         if not common.isdecimal():
             self.missing.append(Gap(("switches", self.facts.name, key), f"the legs report no {key}"))
@@ -311,7 +313,7 @@ class _Maker:
         if why := _refusal(key, int(common)):
             self.missing.append(Gap(("switches", self.facts.name, key), f"{common}: {why}"))
 
-    def _bridge(self, shared: _SharedKeys, every: Iterable[Row]) -> Iterator[tuple[str, str]]:
+    def _bridge_entry(self, shared: _SharedKeys, every: Iterable[Row]) -> Iterator[tuple[str, str]]:
         """The bridge that the legs are in; where they are in none, the one with most ports."""
         common, every = shared.common("bridge"), list(every)
         if not common:
@@ -330,7 +332,7 @@ class _Maker:
 
     def _lossless(self, shared: _SharedKeys, cages: Sequence[FoundCage]) -> Policy:
         """The policy that would change nothing on any leg; `leave` and a gap where none is that."""
-        legs = _speeds(cages)
+        legs = _leg_speeds(cages)
         rows = [row for cage in cages for row in cage.legs] or shared.legs
         pauses = {(row.get("rx-flow-control", "off"), row.get("tx-flow-control", "off")) for row in rows}
         differing: dict[Policy, list[str]] = {}
@@ -362,7 +364,7 @@ class _Maker:
             if self.only(menu).get("allowed-interface-list", off) != off
         ] + [menu.path for menu in (MAC_PING, BANDWIDTH_SERVER) if flag(self.only(menu), "enabled")]
         if len(limits) == 1 and limits != {""} and not open_ and not servers:
-            yield from self._taken("management", sorted(canonical(ValueKind.LIST, limits.pop()).split(",")))
+            yield from self._accepted_entry("management", sorted(canonical(ValueKind.LIST, limits.pop()).split(",")))
         else:
             reasons = [*(f"{name} is on" for name in (*open_, *servers))]
             if limits - {""} or len(limits) > 1:
@@ -373,7 +375,7 @@ class _Maker:
         policies = [row for row in self.rows(GROUP) if row.get("name") == READER_GROUP]
         if len(readers) == 1 and policies:
             port = services.get("www-ssl", {}).get("port", "443")
-            yield from self._taken(
+            yield from self._accepted_entry(
                 "reader",
                 {"user": readers[0]["name"], "password": {"env": "CRS812_READER_PASSWORD"}}
                 | ({"port": int(port)} if port not in ("443", "") else {}),
@@ -382,10 +384,10 @@ class _Maker:
 
     # --- identity, time, names, discovery, log ------------------------------------------------------------------------
 
-    def _system(self) -> Iterator[tuple[str, Any]]:
+    def _system_entries(self) -> Iterator[tuple[str, Any]]:
         clock = self.only(CLOCK)
         if clock.get("time-zone-name") and not flag(clock, "time-zone-autodetect", "yes"):
-            yield from self._taken("time_zone", clock["time-zone-name"])
+            yield from self._accepted_entry("time_zone", clock["time-zone-name"])
         ntp = self.only(NTP_CLIENT)
         if flag(ntp, "enabled"):
             yield from self._servers("ntp", ntp.get("servers", ""))
@@ -396,7 +398,7 @@ class _Maker:
             yield "lldp", False
         elif lldp == ("all", "lldp", "tx-and-rx"):
             yield "lldp", True
-        yield from self._syslog()
+        yield from self._syslog_entry()
         snmp = self.only(SNMP)
         if flag(snmp, "enabled"):
             self.add_gap(
@@ -412,7 +414,7 @@ class _Maker:
         elif names:
             self.add_gap(key, f"{truncate(text)} is not a list of IPv4 addresses; left out, so a run leaves it alone")
 
-    def _syslog(self) -> Iterator[tuple[str, str]]:
+    def _syslog_entry(self) -> Iterator[tuple[str, str]]:
         remote = {row.get("name"): row for row in self.rows(LOG_ACTION) if row.get("target") == "remote"}
         used = {row.get("action") for row in self.rows(LOGGING) if not flag(row, "disabled")} & set(remote)
         action = remote.get(LOG_NAME)
@@ -458,7 +460,7 @@ class _SharedKeys:
         return sorted(found, key=lambda text: (text.startswith("l2mtu"), text))
 
 
-def _speeds(cages: Iterable[FoundCage]) -> dict[str, int]:
+def _leg_speeds(cages: Iterable[FoundCage]) -> dict[str, int]:
     """The Gb/s of each leg of some cages, by its present name."""
     return {row["name"]: cage_kind(cage.name).breakouts[cage.keys["split"]].gbps for cage in cages for row in cage.legs}
 

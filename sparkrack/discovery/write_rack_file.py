@@ -73,7 +73,7 @@ def written(
         raise CommandError(f"{out}: cannot be written: {fault.strerror or fault}") from None
     except HostKeyError as fault:
         raise CommandError(f"{fault}; {out} was not written") from None
-    _say(screen, f"{out}: written" + (f", and {len(pins)} host keys in {known_hosts}" if pins else ""))
+    _warn_operator(screen, f"{out}: written" + (f", and {len(pins)} host keys in {known_hosts}" if pins else ""))
 
 
 def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> None:
@@ -88,12 +88,12 @@ def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> Non
     if not missing:
         return
     if own.exists():
-        _say(screen, f"{own}: add these lines, so that git keeps no secret: {' '.join(missing)}")
+        _warn_operator(screen, f"{own}: add these lines, so that git keeps no secret: {' '.join(missing)}")
         return
     write_atomic(
         own, "\n".join(("# Secrets; rack.yaml, known_hosts and rack.lock.json are for git.", *missing, "")), 0o644
     )
-    _say(screen, f"{own}: written; it keeps secrets out of git")
+    _warn_operator(screen, f"{own}: written; it keeps secrets out of git")
 
 
 def _secret_files(data: Mapping[str, Any]) -> Iterator[str]:
@@ -117,7 +117,7 @@ def _ignored(folder: Path) -> set[str]:
     return found
 
 
-def _say(screen: Screen, text: str) -> None:
+def _warn_operator(screen: Screen, text: str) -> None:
     screen.warn(printable_line(text))
 
 

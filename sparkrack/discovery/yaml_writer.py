@@ -36,7 +36,7 @@ HEADS: Mapping[Path, str] = {
 
 def text(sheet: RackDraft) -> str:
     """Return the text of the file: `sheet.data` and comments."""
-    root = _block(sheet, sheet.data, ())
+    root = _block_mapping(sheet, sheet.data, ())
     for key in list(sheet.data)[1:]:
         lines = [HEADS.get((key,), ""), *sheet.heads.get((key,), [])]
         above = "\n".join(line for line in "\n".join(lines).splitlines() if line)
@@ -52,59 +52,59 @@ def text(sheet: RackDraft) -> str:
     return paper.getvalue()
 
 
-def _block(sheet: RackDraft, data: Mapping[str, Any], place: Path) -> CommentedMap:
+def _block_mapping(sheet: RackDraft, data: Mapping[str, Any], place: Path) -> CommentedMap:
     """A mapping with a line for each key."""
     found = CommentedMap()
     for key, value in data.items():
         here = (*place, key)
-        found[key] = _value(sheet, value, here)
-        note = sheet.notes.get(here) or _below(sheet, here) or NOTES.get(here)
+        found[key] = _yaml_value(sheet, value, here)
+        note = sheet.notes.get(here) or _notes_below(sheet, here) or NOTES.get(here)
         if note:
             found.yaml_add_eol_comment(note, key, column=0)
     return found
 
 
-def _value(sheet: RackDraft, value: Any, here: Path) -> Any:
+def _yaml_value(sheet: RackDraft, value: Any, here: Path) -> Any:
     if isinstance(value, Mapping):
-        if _open(here) and value:
-            return _block(sheet, value, here)
-        return _braces(value)
+        if _is_open_mapping(here) and value:
+            return _block_mapping(sheet, value, here)
+        return _flow_mapping(value)
     if isinstance(value, list):
-        return _list(value, flow=here != ("images",))
-    return _plain(value)
+        return _flow_sequence(value, flow=here != ("images",))
+    return _plain_value(value)
 
 
-def _open(here: Path) -> bool:
+def _is_open_mapping(here: Path) -> bool:
     """Whether a mapping has a line for each of its keys."""
     switch = here[:1] == ("switches",)
     return (here[:1][0] in _BLOCKS and len(here) == 1) or (switch and (len(here) == 2 or here[2:] == ("cages",)))
 
 
-def _below(sheet: RackDraft, here: Path) -> str:
+def _notes_below(sheet: RackDraft, here: Path) -> str:
     """The notes of what stands in the braces of a line: they go behind it."""
-    if _open(here):
+    if _is_open_mapping(here):
         return ""
     return "; ".join(note for place, note in sheet.notes.items() if place[: len(here)] == here and note)
 
 
-def _braces(value: Mapping[Any, Any]) -> CommentedMap:
+def _flow_mapping(value: Mapping[Any, Any]) -> CommentedMap:
     found = CommentedMap()
     for key, inner in value.items():
         if isinstance(inner, Mapping):
-            found[key] = _braces(inner)
+            found[key] = _flow_mapping(inner)
         else:
-            found[key] = _list(inner, flow=True) if isinstance(inner, list) else _plain(inner)
+            found[key] = _flow_sequence(inner, flow=True) if isinstance(inner, list) else _plain_value(inner)
     found.fa.set_flow_style()
     return found
 
 
-def _list(values: list[Any], *, flow: bool) -> CommentedSeq:
-    found = CommentedSeq(map(_plain, values))
+def _flow_sequence(values: list[Any], *, flow: bool) -> CommentedSeq:
+    found = CommentedSeq(map(_plain_value, values))
     if flow:
         found.fa.set_flow_style()
     return found
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """A single value; what does not print in a text becomes visible, which no check lets pass as a name."""
     return printable_line(value) if isinstance(value, str) else value

@@ -14,7 +14,7 @@ def compare_runs(then: Drift, now: Drift, run: str) -> Since:
 
     Only complete results of the other run count: a finding is not resolved because it could not be read.
     """
-    before, after = _found(then), _found(now)
+    before, after = _differences_by_identity(then), _differences_by_identity(now)
     complete_then, complete_now = _completeness(then), _completeness(now)
     return Since(
         run=run,
@@ -49,7 +49,7 @@ def _uncompared(then: _Completeness, now: _Completeness) -> Iterator[str]:
             yield from (f"{machine} {role}" for role in left)
 
 
-def _found(drift: Drift) -> dict[tuple[str, str, FindingKind, str], Difference]:
+def _differences_by_identity(drift: Drift) -> dict[tuple[str, str, FindingKind, str], Difference]:
     """Everything that was found, once each, in its order, by what makes it the same as in another run."""
     found: dict[tuple[str, str, FindingKind, str], Difference] = {}
     for machine in drift.hosts:

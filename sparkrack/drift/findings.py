@@ -165,19 +165,19 @@ def _compared(machine: HostPlan, asked: Iterable[str]) -> Comparison:
     unknown = any(finding.kind is FindingKind.UNKNOWN for looked in checked for finding in looked.findings)
     complete = not unknown and machine.state not in (HostState.UNKNOWN, HostState.UNREACHABLE)
     return Comparison(
-        name=machine.name, kind=machine.kind, complete=complete, reason=_utf8(machine.reason), roles=checked
+        name=machine.name, kind=machine.kind, complete=complete, reason=_writable_text(machine.reason), roles=checked
     )
 
 
 def _utf8_values(value: Any) -> Any:
     """A value with all texts in it so that they can be written."""
     if isinstance(value, str):
-        return _utf8(value)
+        return _writable_text(value)
     if isinstance(value, Mapping):
         return {name: _utf8_values(one) for name, one in value.items()}
     return tuple(map(_utf8_values, value)) if isinstance(value, tuple | list) else value
 
 
-def _utf8(text: str) -> str:
-    """Text that can be written: bytes of a machine that are no UTF-8 may have become half characters."""
+def _writable_text(text: str) -> str:
+    """Text that can be written: bytes of a machine that are not UTF-8 may have become half characters."""
     return text.encode("utf-8", "backslashreplace").decode()

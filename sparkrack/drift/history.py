@@ -76,11 +76,11 @@ def candidates(rack: str, when: str, now: datetime) -> list[Path]:
         return named
     if _RUN.fullmatch(when):
         raise DriftHistoryError(f"--since {when}: that run is not kept; the newest is {kept[0].stem}")
-    then = _moment(when, now)
-    return [path for path in kept if _made(path) <= then] or kept[-1:]
+    then = _parse_moment(when, now)
+    return [path for path in kept if _time_of_file(path) <= then] or kept[-1:]
 
 
-def _moment(when: str, now: datetime) -> datetime:
+def _parse_moment(when: str, now: datetime) -> datetime:
     if _SPAN.fullmatch(when):
         return now - span(when)
     try:
@@ -92,7 +92,7 @@ def _moment(when: str, now: datetime) -> datetime:
         ) from None
 
 
-def _made(path: Path) -> datetime:
+def _time_of_file(path: Path) -> datetime:
     return datetime.strptime(path.stem, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
 
 
@@ -107,9 +107,9 @@ def select_run(paths: Sequence[Path], now: Drift, warn: Callable[[str], None]) -
         try:
             then = Drift.model_validate_json(regular_file.read_bytes(path))
         except (OSError, ValidationError) as fault:
-            warn(f"{path}: skipped, {_why(fault)}")
+            warn(f"{path}: skipped, {_reading_error(fault)}")
             continue
-        if _pairs(now) <= _pairs(then):
+        if _compared_pairs(now) <= _compared_pairs(then):
             return path.stem, then
         first = first or (path.stem, then)
     if not first:
@@ -117,7 +117,7 @@ def select_run(paths: Sequence[Path], now: Drift, warn: Callable[[str], None]) -
     return first
 
 
-def _why(fault: OSError | ValidationError) -> str:
+def _reading_error(fault: OSError | ValidationError) -> str:
     if isinstance(fault, OSError):
         return f"cannot be read: {fault.strerror or fault}"
     errors = fault.errors(include_url=False)
@@ -127,5 +127,5 @@ def _why(fault: OSError | ValidationError) -> str:
     return printable_line(f"cannot be read: {errors[0]['msg']}")
 
 
-def _pairs(drift: Drift) -> set[tuple[str, str]]:
+def _compared_pairs(drift: Drift) -> set[tuple[str, str]]:
     return {(machine.name, looked.role) for machine in drift.hosts for looked in machine.roles}

@@ -42,51 +42,51 @@ class SystemdTimer:
 
 def units(timer: SystemdTimer) -> Mapping[str, str]:
     """The text of each unit, by its file's name. Raises UnitError."""
-    return {f"{timer.name}.service": _service(timer), f"{timer.name}.timer": _timer(timer)}
+    return {f"{timer.name}.service": _service(timer), f"{timer.name}.timer": _timer_unit(timer)}
 
 
 def _service(timer: SystemdTimer) -> str:
-    metrics = f" --prom {_word(timer.prom)}" if timer.prom else ""
+    metrics = f" --prom {_exec_word(timer.prom)}" if timer.prom else ""
     # A dash: a missing path does not prevent the start of the service, and the program reports it.
     folders = [timer.state / "sparkrack", *([timer.prom.parent] if timer.prom else [])]
-    writable = " ".join(_path(folder, "-") for folder in folders)
+    writable = " ".join(_path_setting(folder, "-") for folder in folders)
     return resources.file_text(
         "sparkrack.drift",
         "templates/sparkrack-drift.service",
         rack=timer.rack,
-        user=_plain(timer.user),
+        user=_setting_text(timer.user),
         rack_file=_assigned("RACK", timer.file),
         state=_assigned("XDG_STATE_HOME", timer.state),
         secrets=SECRETS,
-        program=_word(timer.program),
+        program=_exec_word(timer.program),
         metrics=metrics,
         writable=writable,
     )
 
 
-def _timer(timer: SystemdTimer) -> str:
+def _timer_unit(timer: SystemdTimer) -> str:
     return resources.file_text("sparkrack.drift", "templates/sparkrack-drift.timer", rack=timer.rack, every=timer.every)
 
 
-def _plain(text: str) -> str:
+def _setting_text(text: str) -> str:
     """Text as the value of a setting. Raises UnitError for what would end the line or mean something else."""
     if not text.isprintable() or not text or text.endswith("\\"):
         raise UnitError(f"{text!r} cannot stand in a unit file")
     return text.replace("%", "%%")
 
 
-def _quoted(text: str) -> str:
+def _quoted_setting(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _word(path: Path) -> str:
+def _exec_word(path: Path) -> str:
     """A word of ExecStart, where $ begins a variable."""
-    return _quoted(_plain(str(path)).replace("$", "$$"))
+    return _quoted_setting(_setting_text(str(path)).replace("$", "$$"))
 
 
-def _path(path: Path, mark: str) -> str:
-    return _quoted(mark + _plain(str(path)))
+def _path_setting(path: Path, mark: str) -> str:
+    return _quoted_setting(mark + _setting_text(str(path)))
 
 
 def _assigned(name: str, path: Path) -> str:
-    return _quoted(f"{name}={_plain(str(path))}")
+    return _quoted_setting(f"{name}={_setting_text(str(path))}")

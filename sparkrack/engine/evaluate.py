@@ -34,7 +34,7 @@ def evaluate(session: RunSession, file: Path) -> Plan:
     events.subscribe(session.state, listen)
     session.progress.phase("plan", map(machine, session.active))
     counts: dict[tuple[Host, str], int] = {}
-    jobs = [session.state.pool.spawn(_drain, session, host, counts, emitted) for host in session.active]
+    jobs = [session.state.pool.spawn(_drain_host, session, host, counts, emitted) for host in session.active]
     gevent.joinall(jobs, raise_error=True)
     return Plan(
         rack=session.rack.rack,
@@ -46,7 +46,7 @@ def evaluate(session: RunSession, file: Path) -> Plan:
     )
 
 
-def _drain(
+def _drain_host(
     session: RunSession, host: Host, counts: dict[tuple[Host, str], int], emitted: dict[tuple[Host, str], list[Event]]
 ) -> None:
     with ctx_host.use(host):
@@ -74,14 +74,14 @@ def _machine(
     host = session.hosts[name]
     steps, known = [], set[Event]()
     for op_hash in host.op_hash_order:
-        entries = [entry for entry in emitted[host, op_hash] if not _again(entry, known)]
-        step = _step(session, counts[host, op_hash], entries, op_hash)
+        entries = [entry for entry in emitted[host, op_hash] if not _is_repeated(entry, known)]
+        step = _operation_plan(session, counts[host, op_hash], entries, op_hash)
         if step.events:
             steps.append(step)
     return HostPlan(name=machine(host), kind=kind, state=_standing(steps), operations=tuple(steps))
 
 
-def _again(entry: Event, known: set[Event]) -> bool:
+def _is_repeated(entry: Event, known: set[Event]) -> bool:
     """Whether another operation has reported that before: what stands in the way of all is reported by each."""
     if entry.kind not in (EventKind.UNKNOWN, EventKind.REFUSED):
         return False
@@ -92,7 +92,7 @@ def _again(entry: Event, known: set[Event]) -> bool:
     return False
 
 
-def _step(session: RunSession, commands: int, entries: list[Event], op_hash: str) -> OperationPlan:
+def _operation_plan(session: RunSession, commands: int, entries: list[Event], op_hash: str) -> OperationPlan:
     role, sentence = events.operation_title(session.state, op_hash)
     if commands and not any(entry.kind in CHANGES for entry in entries):
         # A change that no event describes is still one.

@@ -82,16 +82,19 @@ class ShownPlan:
     def __init__(self, plan: Plan) -> None:
         self._switches = {one.name for one in plan.hosts if one.kind == "switch"}
         self._known = {
-            (one.name, step.role, step.title, self._heart(one.name, message))
+            (one.name, step.role, step.title, self._required_as_shown(one.name, message))
             for one in plan.hosts
             for step, message in one.events(*self._KINDS)
         }
 
     def has(self, name: str, role: str, title: str, entry: Event) -> bool:
         """Return whether the plan shows this event of a host."""
-        return entry.kind not in self._KINDS or (name, role, title, self._heart(name, Message.of(entry))) in self._known
+        return (
+            entry.kind not in self._KINDS
+            or (name, role, title, self._required_as_shown(name, Message.of(entry))) in self._known
+        )
 
-    def _heart(self, name: str, message: Message) -> Message:
+    def _required_as_shown(self, name: str, message: Message) -> Message:
         """What must be as shown: of a switch all, since one operation changes it. Of a node no old value, which an
         earlier operation may have changed; of a file its path, since one may have made it."""
         if name in self._switches:
@@ -125,13 +128,13 @@ class Executor:
     def run(self) -> bool:
         """Whether everything was carried out. Ctrl-C ends it at once and leaves `in_progress` as it was."""
         state = self.session.state
-        events.subscribe(state, self._hear)
+        events.subscribe(state, self._record_event)
         state.set_stage(StateStage.Execute)
         state.is_executing = True
         order = state.get_op_order()  # type: ignore[no-untyped-call]
         for number, op_hash in enumerate(order, 1):
             self.watcher.begins(*operation_title(state, op_hash), number, len(order))
-            for wave in self._waves(op_hash):
+            for wave in self._host_waves(op_hash):
                 if self.stopping() or self.lost():
                     return False
                 self._together(wave, op_hash, number, len(order))
@@ -139,7 +142,7 @@ class Executor:
                     return False
         return not self.failed
 
-    def _hear(self, host: Host, entry: Event) -> None:
+    def _record_event(self, host: Host, entry: Event) -> None:
         op_hash = host.current_op_hash or ""
         if self.shown and not events.is_open(host, op_hash):
             role, sentence = operation_title(self.session.state, op_hash)
@@ -147,7 +150,7 @@ class Executor:
                 raise UnplannedChangeError(entry.message)
         self.watcher.message(machine(host), entry)
 
-    def _waves(self, op_hash: str) -> Iterator[list[Host]]:
+    def _host_waves(self, op_hash: str) -> Iterator[list[Host]]:
         """The hosts that have this operation, as they go through it together, in the order of the rack. One on which
         there was nothing to do has tried nothing."""
         state = self.session.state
@@ -168,7 +171,7 @@ class Executor:
         return bool(self.session.state.get_op_data_for_host(host, op_hash).operation_meta.did_change())
 
     def _together(self, hosts: list[Host], op_hash: str, number: int, total: int) -> None:
-        jobs = [gevent.spawn(self._one, host, op_hash, number, total) for host in hosts]
+        jobs = [gevent.spawn(self._run_on_host, host, op_hash, number, total) for host in hosts]
         try:
             gevent.joinall(jobs)
         except BaseException:
@@ -179,7 +182,7 @@ class Executor:
         for job in jobs:
             job.get()
 
-    def _one(self, host: Host, op_hash: str, number: int, total: int) -> None:
+    def _run_on_host(self, host: Host, op_hash: str, number: int, total: int) -> None:
         state, name = self.session.state, machine(host)
         role, sentence = operation_title(state, op_hash)
         began, result = time.monotonic(), "interrupted"
@@ -205,7 +208,7 @@ class Executor:
             result = "failed"
         except Exception as error:
             LOG.exception("%s: %s: unexpected error", name, sentence)
-            self.watcher.broke(name, f"a fault of this program, please report it: {_words(error)}")
+            self.watcher.broke(name, f"a fault of this program, please report it: {_unexpected_error(error)}")
             result = "failed"
         finally:
             if result != "interrupted":
@@ -231,7 +234,7 @@ class Executor:
         operation.command_generator = sure
 
 
-def _words(error: Exception) -> str:
+def _unexpected_error(error: Exception) -> str:
     """Describe an unexpected error, with the place where it was raised."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"

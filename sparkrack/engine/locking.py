@@ -89,7 +89,7 @@ def _unreached(session: RunSession) -> str:
     name = next(iter(session.rack.nodes))
     try:
         with _reached(session, name) as head:
-            code, output = _run(head, "true")
+            code, output = _run_script(head, "true")
     except HeadNodeError as fault:
         return fault.reason
     return HeadNodeError(name, output or f"exit {code}").reason if code else ""
@@ -103,7 +103,7 @@ def look(session: RunSession, asks: bool = False) -> None:
     """
     name = next(iter(session.rack.nodes))
     with suppress(HeadNodeError), _reached(session, name) as head:
-        code, output = _run(head, run_lock.lock_query())
+        code, output = _run_script(head, run_lock.lock_query())
         if code == 0:
             other, expired = run_lock.parse_lock_query(output)
             if other != run_lock.inherited() and not expired and not (asks and other.dead):
@@ -138,7 +138,7 @@ def _run_twice(head: Host, script: str, stdin: str | None) -> tuple[int, str]:
     """Run a script; without an input again over another connection if there is no answer: the run itself may have
     broken the first one.
     """
-    code, output = _run(head, script, stdin)
+    code, output = _run_script(head, script, stdin)
     if code != LOST or stdin is not None:
         return code, output
     try:
@@ -147,7 +147,7 @@ def _run_twice(head: Host, script: str, stdin: str | None) -> tuple[int, str]:
         return LOST, str(error)
 
 
-def _run(head: Host, script: str, stdin: str | None = None) -> tuple[int, str]:
+def _run_script(head: Host, script: str, stdin: str | None = None) -> tuple[int, str]:
     """Run a script and return its exit status and output."""
     extra = {} if stdin is None else {"_stdin": stdin}
     try:

@@ -54,14 +54,14 @@ class RecordedRun:
         """Record that the operation failed on a host."""
         self._failed.append(host)
         if self._journal:
-            self._write(HostError(run=self._journal.run, host=host, reason=scrub(reason)))
+            self._write_journal(HostError(run=self._journal.run, host=host, reason=scrub(reason)))
 
     def end(self, result: RunResult) -> None:
         """End the journal. `result`: of the run; "failed" when a host failed."""
         if self._journal is None:
             return
         failed = tuple(dict.fromkeys(self._failed))
-        self._write(
+        self._write_journal(
             RunFinished(
                 run=self._journal.run,
                 result="failed" if failed and result == "done" else result,
@@ -71,7 +71,7 @@ class RecordedRun:
         )
         self._journal.close()
 
-    def _write(self, line: Line) -> None:
+    def _write_journal(self, line: Line) -> None:
         with suppress(OSError):  # a full disk: the run goes on, and its journal has no end
             if self._journal:
                 self._journal.write(line)

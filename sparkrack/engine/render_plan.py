@@ -10,6 +10,7 @@ from rich.text import Text
 
 from core.model.errors import printable
 from core.util.event import Action, EventKind
+from core.util.tables import print_sentence
 from sparkrack.engine.plan import HostPlan, HostState, Message, OperationPlan, Plan
 
 MARKS: Mapping[EventKind, tuple[str, str]] = {
@@ -36,38 +37,38 @@ def show_plan(plan: Plan, *, quiet: bool = False, console: Console | None = None
     for machine in plan.hosts:
         if machine.state is not HostState.IN_SYNC or machine.operations:
             _machine(console, machine, quiet)
-    console.print(total(plan), style="bold")
+    print_sentence(console, total(plan), "bold")
 
 
 def total(plan: Plan) -> str:
     """The last line: how many machines, changes and unknowns."""
     hosts, unknown = len(plan.hosts), len(plan.unknown_hosts)
-    return f"{_count(hosts, 'host')}, {_count(plan.changes, 'change')}, {unknown} unknown"
+    return f"{_counted_word(hosts, 'host')}, {_counted_word(plan.changes, 'change')}, {unknown} unknown"
 
 
-def _count(number: int, what: str) -> str:
+def _counted_word(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _machine(console: Console, machine: HostPlan, quiet: bool) -> None:
     if machine.state is HostState.UNREACHABLE:
-        console.print(f"{machine.name}: unreachable: {printable(machine.reason)}", style="red")
+        print_sentence(console, f"{machine.name}: unreachable: {printable(machine.reason)}", "red")
         return
     if quiet:
         for _, message in machine.events(*_LOUD):
-            console.print(Text(f"{machine.name}: ").append(line(message)))
+            print_sentence(console, Text(f"{machine.name}: ").append(line(message)))
         return
     console.print(f"{machine.name}: {machine.state}", style="bold")
     for role, steps in groupby(machine.operations, key=lambda step: step.role):
         console.print(f"  {role}")
         for step in steps:
-            _step(console, step)
+            _show_operation(console, step)
 
 
-def _step(console: Console, step: OperationPlan) -> None:
-    console.print(f"    {step.title}")
+def _show_operation(console: Console, step: OperationPlan) -> None:
+    print_sentence(console, f"    {step.title}")
     for message in step.events:
-        console.print(Text("      ").append(line(message)))
+        print_sentence(console, Text("      ").append(line(message)))
         for text in message.diff:
             style = "green" if text.startswith("+") else "red" if text.startswith("-") else "dim"
             console.print(Text(f"        {printable(text)}", style=style))

@@ -59,7 +59,7 @@ class RunSession:
         logger.handlers[:] = [handler or logging.NullHandler(), _ToDebugLog()]
         logger.setLevel(logging.INFO)
         logger.propagate = False
-        _hush()
+        _silence_pyinfra()
         os.environ["RACK"] = str(file)
         # We evaluate everything, so pyinfra must not look ahead by itself; we handle a failure of one host.
         self.state = State(check_for_changes=False)
@@ -125,7 +125,7 @@ def machine(host: Host) -> str:
     return str(about.name)
 
 
-def _hush() -> None:
+def _silence_pyinfra() -> None:
     """Prevent output and prompts of pyinfra: only the command itself prints and asks."""
     guard()
     # paramiko logs a traceback for a silent server; the reason is in `unreachable`.
@@ -154,12 +154,12 @@ class _ConnectObserver(BaseStateCallback):
         self.progress.finish(machine(host), "connected")
 
     def host_connect_error(self, _state: State, host: Host, error: Any) -> None:  # type: ignore[override]
-        why = self.reasons[machine(host)] = _why(machine(host), error, self.known_hosts)
+        why = self.reasons[machine(host)] = _why_unreachable(machine(host), error, self.known_hosts)
         LOG.error("%s: not connected: %s", machine(host), why)
         self.progress.finish(machine(host), "unreachable")
 
 
-def _why(name: str, error: BaseException, known_hosts: Path) -> str:
+def _why_unreachable(name: str, error: BaseException, known_hosts: Path) -> str:
     """Return why a host could not be reached; for a host key other than the pinned one, the key and how to
     replace it.
     """

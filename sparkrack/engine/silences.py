@@ -95,7 +95,7 @@ def silenced(
         return
     server, comment, made = desired.server(rack), f"{run} {work}", list[str]()
     if server is None:
-        say(f"{work}: alerts are not silenced: {desired.server_address(rack)}, their server, is no node of the rack")
+        say(f"{work}: alerts are not silenced: {desired.server_address(rack)}, their server, is not a node of the rack")
         yield
         return
     try:

@@ -66,7 +66,7 @@ class CommandRunner:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
             if signal.getsignal(number) is not signal.SIG_IGN
         ]
-        before = {number: signal.signal(number, self._asked) for number in numbers}
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
         try:
             yield
         finally:
@@ -105,7 +105,7 @@ class CommandRunner:
         LOG.debug("sparkrack %s: exit %d, %.3f s", words[0], code, took)
         return CommandResult(code, took, output or b"")
 
-    def _asked(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._stop = True
         if number == signal.SIGTERM and self._child is not None and self._child.poll() is None:
             self._child.send_signal(number)

@@ -96,13 +96,13 @@ def plan_differences(then: Plan, now: Plan) -> list[str]:
     """Return the differences between the changes of two plans, a line each; empty when they are the same."""
     if then.fingerprint == now.fingerprint:
         return []
-    old, new = _lines(then), _lines(now)
+    old, new = _change_lines(then), _change_lines(now)
     gone = [f"no longer: {line}" for line, _ in (old - new)]
     come = [f"now: {line}" for line, _ in (new - old)]
     return [printable(line) for line in (*gone, *come)] or ["the order of the steps"]
 
 
-def _lines(plan: Plan) -> Counter[tuple[str, tuple[str, ...]]]:
+def _change_lines(plan: Plan) -> Counter[tuple[str, tuple[str, ...]]]:
     """Return each change of a run, with the lines of its diff, which are compared and not shown."""
     return Counter(
         (f"{machine.name}: {step.role}: {event.message}", event.diff)
@@ -127,7 +127,7 @@ class ApplyScreen(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether nobody reads the output any more: then no other operation begins."""
+        """Whether no one reads the output any more: then no other operation begins."""
 
     @property
     def log(self) -> logging.Handler:
@@ -163,7 +163,7 @@ class ExecutionRecorder:
         self.journal = journal
         self.unwritten = ""
         """Why the journal is incomplete."""
-        self._shown = shown
+        self._plan_and_show = shown
         self._changed: Counter[str] = Counter()
         self._refused: set[str] = set()
 
@@ -178,7 +178,7 @@ class ExecutionRecorder:
 
     def begins(self, role: str, sentence: str, number: int, total: int) -> None:
         """Pass on the start of an operation."""
-        self._shown.begins(role, sentence, number, total)
+        self._plan_and_show.begins(role, sentence, number, total)
 
     def ended(self, step: OperationResult) -> None:
         """Record the end of one operation on one host."""
@@ -194,25 +194,25 @@ class ExecutionRecorder:
         )
         if step.result == "changed":
             self._changed[step.machine] += 1
-        self._shown.ended(step)
+        self._plan_and_show.ended(step)
 
     def message(self, machine: str, entry: Event) -> None:
         """Record an event of an operation."""
         self.write(HostMessage.of(self.journal.run, machine, entry))
         if entry.kind in (EventKind.REFUSED, EventKind.UNKNOWN):
             self._refused.add(machine)
-        self._shown.message(machine, entry)
+        self._plan_and_show.message(machine, entry)
 
     def broke(self, machine: str, why: str) -> None:
         """Record that an operation ended abnormally."""
         self.write(HostError(run=self.journal.run, host=machine, reason=why))
-        self._shown.broke(machine, why)
+        self._plan_and_show.broke(machine, why)
 
     def states(self, carrying: Executor, machines: Iterable[str]) -> tuple[ApplyState, ...]:
         """Return the state of every host."""
-        return tuple(self._state(carrying, name) for name in machines)
+        return tuple(self._machine_state(carrying, name) for name in machines)
 
-    def _state(self, carrying: Executor, name: str) -> ApplyState:
+    def _machine_state(self, carrying: Executor, name: str) -> ApplyState:
         changed = self._changed[name]
         if name in carrying.in_progress:
             return ApplyState(name=name, changed=changed, fault="interrupted", operation=carrying.in_progress[name])
@@ -248,14 +248,14 @@ class ApplyRun:
         shown is executed. Raises CommandError, with nothing changed, when it cannot begin.
         """
         with run_log() as log:
-            shown = kept or self._shown()
+            shown = kept or self._plan_and_show()
             if shown.code == 0 and not kept:
                 return ApplyResult(result="nothing to do")
             if ask and not self.screen.confirm("Apply this?"):
                 raise DeclinedError
             return self._execute_shown(shown, kept, log)
 
-    def _shown(self) -> Plan:
+    def _plan_and_show(self) -> Plan:
         """Plan, and show the plan. The lock is not held during this: the review may take an hour."""
         with (
             self.screen.progress() as progress,
@@ -281,7 +281,7 @@ class ApplyRun:
                 ) as stop,
                 self.screen.progress() as progress,
                 open_run(self.rack, self.file, self.selection, self.screen.log, progress) as session,
-                self._lock(session, own) as held,
+                self._hold_lock(session, own) as held,
             ):
                 session.no_nodes(self.no_nodes)
                 now = planned(session, self.file)
@@ -312,7 +312,7 @@ class ApplyRun:
             self.screen.show_moved_plan(now)
         _require_reachable(now)
 
-    def _lock(self, session: RunSession, own: Holder) -> AbstractContextManager[RackLock | None]:
+    def _hold_lock(self, session: RunSession, own: Holder) -> AbstractContextManager[RackLock | None]:
         """Hold the lock of the rack. The switch may be the reason that the node with the lock is unreachable: so an
         option allows a run that selects no node to continue without it.
         """

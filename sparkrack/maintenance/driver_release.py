@@ -73,31 +73,31 @@ class _Walk:
 
     def go(self, version: str | None, kernel: str | None, yes: bool) -> tuple[str, str | None] | None:
         """The version and kernel it has now; None if it had them already."""
-        self._step("read its containers")
-        running = self._ask(walk.RUNNING)
-        units = parse_running_units(self._ask(PROBE))
+        self._show_step("read its containers")
+        running = self._run_on_node(walk.RUNNING)
+        units = parse_running_units(self._run_on_node(PROBE))
         if lines := unit_blockers(self._rack, units, "packages of the driver must be installed"):
             raise ReleaseError("\n".join(f"{self._node}: {line}" for line in lines))
         if running:
             names = ", ".join(running.split()) or "something in the containers' slice"
             raise ReleaseError(f"{self._node}: {names} runs; stop it first, it has the driver's libraries open")
         self._sure()
-        self._say("brings the package lists up to date")
-        self._step("update the package lists")
-        self._ask(f"set -eu\n{apt.wait()}\napt-get -q update > /dev/null")
-        self._step("read its packages")
-        before = desired.packages(self._ask(desired.listed()))
+        self._say_of_node("brings the package lists up to date")
+        self._show_step("update the package lists")
+        self._run_on_node(f"set -eu\n{apt.wait()}\napt-get -q update > /dev/null")
+        self._show_step("read its packages")
+        before = desired.packages(self._run_on_node(desired.listed()))
         # Checked by `state` as it is what names packages; pydantic's words are about rack.yaml.
         wanted = DriverOptions.model_construct(version=self._version(before, version), kernel=kernel)
         words = desired.apt_arguments(before, wanted)
         if not words:
-            self._say(f"has driver {wanted.version}{f' and kernel {kernel}' if kernel else ''} already")
+            self._say_of_node(f"has driver {wanted.version}{f' and kernel {kernel}' if kernel else ''} already")
             return None
         on_hold = [one.name for one in before if one.want == "hold" and desired.held(one.bare)]
-        self._say(f"unhold {len(on_hold)} packages, install, hold again:")
+        self._say_of_node(f"unhold {len(on_hold)} packages, install, hold again:")
         for change in desired.changes(before, words):
-            self._say(f"  {change.message}")
-        self._agree(yes)
+            self._say_of_node(f"  {change.message}")
+        self._ask_consent(yes)
         self._sure()
         self._perform(before, words, on_hold, downgrade=version is not None)
         return wanted.version, kernel
@@ -112,7 +112,7 @@ class _Walk:
             for blocker in desired.blockers(before, wanted, "--version is"):
                 raise ReleaseError(f"{self._node}: {blocker}")
             return version
-        there = self._ask(walk.candidates(whole[0])).split()
+        there = self._run_on_node(walk.candidates(whole[0])).split()
         if not there:
             raise ReleaseError(f"{self._node}: no configured repository has {whole[0]}")
         return upstream(there[0])
@@ -121,38 +121,38 @@ class _Walk:
         self, before: list[desired.NodePackage], words: list[str], on_hold: list[str], downgrade: bool
     ) -> None:
         install = apt.install_script(*words, downgrade=downgrade, held=False)
-        self._step(f"install packages, at most {COMMAND_SECONDS} s")
+        self._show_step(f"install packages, at most {COMMAND_SECONDS} s")
         done = self._shell.run(walk.perform(apt.wait(), install, on_hold))
-        self._step("read its packages")
-        after = desired.packages(self._ask(desired.listed()))
+        self._show_step("read its packages")
+        after = desired.packages(self._run_on_node(desired.listed()))
         moved = walk.moved(before, after)
         for line in moved:
-            self._say(line)
+            self._say_of_node(line)
         loose = desired.to_hold(after)
         if loose:
-            self._say(f"NOT on hold: {', '.join(loose)}; the next deploy holds them")
+            self._say_of_node(f"NOT on hold: {', '.join(loose)}; the next deploy holds them")
         else:
-            self._say("everything is on hold again")
+            self._say_of_node("everything is on hold again")
         if done.rc != 0:
             raise ReleaseError(f"{self._node}: {done.stderr.strip() or f'exit {done.rc}'}")
         if moved:
-            self._say("reboot required: until then the old driver is loaded")
+            self._say_of_node("reboot required: until then the old driver is loaded")
 
-    def _agree(self, yes: bool) -> None:
+    def _ask_consent(self, yes: bool) -> None:
         if yes:
             return
         if not self._screen.interactive:
             raise ReleaseError(f"{self._node}: there is no terminal for a prompt; pass -y")
         self._screen.require_consent(f"{self._node}: do this?")
 
-    def _ask(self, script: str) -> str:
+    def _run_on_node(self, script: str) -> str:
         done = self._shell.run(script)
         if done.rc != 0:
             raise ReleaseError(f"{self._node}: {done.stderr.strip() or f'exit {done.rc}'}")
         return str(done.stdout)
 
-    def _say(self, text: str) -> None:
+    def _say_of_node(self, text: str) -> None:
         self._screen.say(f"{self._node}: {text}")
 
-    def _step(self, activity: str) -> None:
+    def _show_step(self, activity: str) -> None:
         self._screen.step(self._node, activity)

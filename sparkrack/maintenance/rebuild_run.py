@@ -105,7 +105,7 @@ def _run_rebuild(
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         screen.phase("take the lock of the rebuild")
         with run_log() as log, exclusive(folder, own, timeout, say) as lock:
-            past = None if fresh else _past(folder, request, say)
+            past = None if fresh else _rebuild_to_resume(folder, request, say)
             run = past.began.run if past else own.id
             journal = RebuildJournal(folder, run)
             try:
@@ -121,7 +121,7 @@ def _run_rebuild(
                 rack, work = around.load(), f"rebuild of {request.title}"
                 touched = [*silences_of_nodes(rack, request.nodes), *silences_of_switches(rack, request.switches)]
                 with silenced(rack, run, work, touched, SILENT_SECONDS, say):
-                    return _driven(drill, own.who, _again(request, forwarded, containers, stop_units))
+                    return _run_phases(drill, own.who, _resume_command(request, forwarded, containers, stop_units))
             finally:
                 journal.close()
     except BusyError as busy:
@@ -132,7 +132,7 @@ def _run_rebuild(
         raise CommandError(f"{folder}: no journal can be kept: {error.strerror}; run again") from None
 
 
-def _driven(drill: Rebuild, who: str, again: str) -> RebuildReport:
+def _run_phases(drill: Rebuild, who: str, again: str) -> RebuildReport:
     begin = time.monotonic()
     resumed = drill.next if drill.past else None
     if resumed:
@@ -154,7 +154,7 @@ def _driven(drill: Rebuild, who: str, again: str) -> RebuildReport:
     )
 
 
-def _past(folder: Path, request: Request, say: Callable[[str], None]) -> Past | None:
+def _rebuild_to_resume(folder: Path, request: Request, say: Callable[[str], None]) -> Past | None:
     """Return the rebuild to resume: only the newest of the rack counts, since any later one has changed the rack."""
     last = newest(folder)
     if last is None:
@@ -188,7 +188,7 @@ def _surroundings(
         load=now,
         look=look,
         works=lambda name: switch_works(now(), name),
-        ports=lambda: _ports(now(), request, forwarded),
+        ports=lambda: _host_endpoints(now(), request, forwarded),
         timeout=timeout,
         say=say,
         progress=screen,
@@ -196,7 +196,7 @@ def _surroundings(
     )
 
 
-def _ports(rack: Rack, request: Request, forwarded: ForwardedOptions) -> dict[str, tuple[HostPort, ...]]:
+def _host_endpoints(rack: Rack, request: Request, forwarded: ForwardedOptions) -> dict[str, tuple[HostPort, ...]]:
     """Return the endpoints of each host; a switch has its declared and its factory address."""
     ports: dict[str, tuple[HostPort, ...]] = {
         name: ((str(rack.nodes[name].address), rack.access.port),) for name in request.nodes
@@ -222,7 +222,7 @@ def switch_works(rack: Rack, name: str) -> bool:
     return True
 
 
-def _again(request: Request, forwarded: ForwardedOptions, containers: frozenset[str], stop_units: bool) -> str:
+def _resume_command(request: Request, forwarded: ForwardedOptions, containers: frozenset[str], stop_units: bool) -> str:
     """Return the command that resumes the rebuild."""
     rack = () if is_default(Path(request.file)) else ("--rack", request.file)
     named = tuple(word for name in sorted(containers) for word in ("--containers", name))

@@ -70,7 +70,7 @@ def restore_switch(
     place = backup.folder(rack.rack, switch.name)
     with recorded_run(rack, "switch: Put a backup back") as run:
         try:
-            name, kept = _kept(place, name)
+            name, kept = _kept_backup(place, name)
             screen.phase("read the switch", [switch.name])
             with open_connection(switch, lambda text: screen.say(f"{switch.name}: {text}")) as line:
                 goal = BackupTarget(rack, switch, kept, wait=options.wait)
@@ -87,7 +87,7 @@ def _restore(
     rack, switch = goal.rack, goal.switch
     before = goal.read(lambda sentence: line.talk(*sentence))
     todo = goal.plan(before)
-    _show(switch, todo, screen)
+    _show_restore(switch, todo, screen)
     if todo.empty:
         return RestoreResult.IN_SYNC
     if options.dry:
@@ -100,7 +100,7 @@ def _restore(
         screen.require_consent(f"{switch.name}: put this back?")
     own = run.begin(f"restore of {switch.name} to {name}")
     screen.phase("take the lock of the rack")
-    with _lock(goal, own, screen, no_lock=options.no_lock) as line.stopped:
+    with _hold_lock(goal, own, screen, no_lock=options.no_lock) as line.stopped:
         if not options.no_nodes:
             refuse_running_units(rack, switch, nodes_behind(rack, switch, before, todo))
         screen.phase("restore the switch", [switch.name])
@@ -130,7 +130,7 @@ def list_backups(place: Path) -> Iterator[str]:
         yield f"{name}  RouterOS {version}  {unit.get('model', '?')} {unit.get('serial-number', '?')}"
 
 
-def _kept(place: Path, name: str | None) -> tuple[str, SwitchReading]:
+def _kept_backup(place: Path, name: str | None) -> tuple[str, SwitchReading]:
     """The backup of that name, or the newest, with its name. Raises CommandError."""
     known = backup.names(place)
     chosen = name or backup.newest(place)
@@ -141,7 +141,7 @@ def _kept(place: Path, name: str | None) -> tuple[str, SwitchReading]:
 
 
 @contextmanager
-def _lock(goal: BackupTarget, own: Holder, screen: Screen, *, no_lock: bool) -> Iterator[Callable[[], str]]:
+def _hold_lock(goal: BackupTarget, own: Holder, screen: Screen, *, no_lock: bool) -> Iterator[Callable[[], str]]:
     """Hold the lock of the rack. The switch may be the reason that the node with the lock is unreachable: so an option
     allows to continue without it.
     """
@@ -155,7 +155,7 @@ def _lock(goal: BackupTarget, own: Holder, screen: Screen, *, no_lock: bool) -> 
         yield lost
 
 
-def _show(chosen: Switch, todo: ChangePlan, screen: Screen) -> None:
+def _show_restore(chosen: Switch, todo: ChangePlan, screen: Screen) -> None:
     for text in (*todo.lines, *todo.notes):
         screen.say(f"{chosen.name}: {visible(text)}")
     if todo.empty:

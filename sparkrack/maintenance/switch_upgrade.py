@@ -124,7 +124,7 @@ def _upgrade(rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, options: Upgrad
     own = new_holder(f"upgrade of {name}")
     silences, seconds = silences_of_switches(rack, [name]), RESTARTS * work.timeout + DOWNLOAD_SECONDS
     with (
-        _lock(rack, own, name, work.login, screen, no_lock=options.no_lock) as work.stopped,
+        _hold_lock(rack, own, name, work.login, screen, no_lock=options.no_lock) as work.stopped,
         silenced(rack, own.id, f"upgrade of {name}", silences, seconds, work.say),
     ):
         # The nodes of a switch as it comes from its box may not exist yet; its links are down, or carry no unit.
@@ -136,7 +136,7 @@ def _upgrade(rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, options: Upgrad
 
 
 @contextmanager
-def _lock(
+def _hold_lock(
     rack: Rack, own: Holder, name: str, login: SwitchLogin, screen: Screen, *, no_lock: bool
 ) -> Iterator[Callable[[], str]]:
     """Hold the lock of the rack. Without it a switch is upgraded that was not bootstrapped yet, since its nodes may not

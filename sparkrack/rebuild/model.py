@@ -85,7 +85,7 @@ def requested(
         raise RequestError(str(fault)) from None
     kind: Kind = "all" if whole else "nodes" if nodes else "switch"
     own = tuple(name for name in rack.nodes if name in nodes or whole)
-    others = tuple(rack.switches) if whole else () if switch is None else (_switch(rack, switch),)
+    others = tuple(rack.switches) if whole else () if switch is None else (_chosen_switch(rack, switch),)
     if not whole and (both := [name for name in (*own, *others) if name in apart]):
         raise RequestError(f"{both[0]} is rebuilt and excluded at once")
     path = str(file.absolute())
@@ -107,7 +107,7 @@ def requested(
     )
 
 
-def _switch(rack: Rack, name: str) -> str:
+def _chosen_switch(rack: Rack, name: str) -> str:
     known = ", ".join(rack.switches) or "none"
     if not name:
         if len(rack.switches) != 1:

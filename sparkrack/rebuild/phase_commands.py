@@ -38,15 +38,15 @@ class ForwardedOptions:
     def words(self, *, nodes: bool = True, switch: bool = True) -> tuple[str, ...]:
         """Return the words of the command line of `sparkrack rebuild`."""
         return (
-            *(_given("--as", self.login) if nodes else ()),
+            *(_option_words("--as", self.login) if nodes else ()),
             *(_password("node-", self.node_password) if nodes else ()),
-            *(_given("--host-keys", self.host_keys) if nodes else ()),
+            *(_option_words("--host-keys", self.host_keys) if nodes else ()),
             *(("--replace-host-key",) if nodes and self.replace_host_key else ()),
             *(_password("switch-", self.switch_password) if switch else ()),
-            *(_given("--switch-address", self.switch_address) if switch else ()),
+            *(_option_words("--switch-address", self.switch_address) if switch else ()),
             *(("--replace-fingerprint",) if switch and self.replace_fingerprint else ()),
-            *(_given("--packages", self.packages) if switch else ()),
-            *_given("--timeout", None if self.timeout is None else f"{self.timeout:g}"),
+            *(_option_words("--packages", self.packages) if switch else ()),
+            *_option_words("--timeout", None if self.timeout is None else f"{self.timeout:g}"),
         )
 
 
@@ -54,9 +54,9 @@ def bootstrap_nodes(request: Request, forwarded: ForwardedOptions) -> tuple[str,
     """First contact with the nodes; one that is ready costs a login."""
     return (
         *("bootstrap", "nodes", *request.nodes, "--rack", request.file),
-        *_given("--as", forwarded.login),
+        *_option_words("--as", forwarded.login),
         *_password("", forwarded.node_password),
-        *_given("--host-keys", forwarded.host_keys),
+        *_option_words("--host-keys", forwarded.host_keys),
         *(("--replace-host-key",) if forwarded.replace_host_key else ()),
         *_timeout(forwarded),
     )
@@ -66,7 +66,7 @@ def bootstrap_switch(request: Request, forwarded: ForwardedOptions, name: str) -
     """Return the first contact with a switch."""
     return (
         *("bootstrap", "switch", name, "--rack", request.file),
-        *_given("--address", forwarded.switch_address),
+        *_option_words("--address", forwarded.switch_address),
         *_password("", forwarded.switch_password),
         *(("--replace-fingerprint",) if forwarded.replace_fingerprint else ()),
         *_timeout(forwarded),
@@ -79,7 +79,7 @@ def upgrade_switch(request: Request, forwarded: ForwardedOptions, name: str, fol
     """
     return (
         *("switch", "upgrade", name, "-y", "--no-nodes", "--rack", request.file, "--packages", folder),
-        *_given("--address", forwarded.switch_address),
+        *_option_words("--address", forwarded.switch_address),
         *_password("", forwarded.switch_password),
         *(("--replace-fingerprint",) if forwarded.replace_fingerprint else ()),
     )
@@ -95,18 +95,22 @@ def apply(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
     # As for the upgrade.
     asked = ("--no-nodes",) if served_units(rack) else ()
     if request.kind == "all":
-        return ((*call, *_each("--exclude", request.apart), *asked),)
+        return ((*call, *_repeated_option("--exclude", request.apart), *asked),)
     if request.kind == "switch":
-        return ((*call, *_each("--limit", request.switches), *asked),)
+        return ((*call, *_repeated_option("--limit", request.switches), *asked),)
     present = tuple(name for name in rack.nodes if name not in request.apart)
     if set(present) == set(request.nodes):
-        return ((*call, *_each("--limit", request.nodes)),)
+        return ((*call, *_repeated_option("--limit", request.nodes)),)
     alone = tuple(role.key for role in roles() if role.machine == "node" and role.alone and rack.keeps(role.key))
     together = tuple(
         role.key for role in FLEET_ROLES if rack.keeps(role.key) and role.declared(getattr(rack, role.key, None))
     )
-    first = (*call, *_each("--limit", request.nodes), *_each("--only", alone))
-    return (first, (*call, *_each("--limit", present), *_each("--only", together))) if together else (first,)
+    first = (*call, *_repeated_option("--limit", request.nodes), *_repeated_option("--only", alone))
+    return (
+        (first, (*call, *_repeated_option("--limit", present), *_repeated_option("--only", together)))
+        if together
+        else (first,)
+    )
 
 
 def reboot(request: Request, node: str, containers: bool) -> tuple[str, ...]:
@@ -128,21 +132,21 @@ def start_unit(request: Request, name: str) -> tuple[str, ...]:
 def verify(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
     """Return the verifications: of what was rebuilt, and of its effects on the others."""
     call = ("verify", "--rack", request.file)
-    apart = _each("--exclude", request.apart)
+    apart = _repeated_option("--exclude", request.apart)
     if request.kind == "all":
         return ((*call, *apart),)
     if request.kind == "switch":
-        return ((*call, *_each("--only", FABRIC_PARTS), *apart),)
+        return ((*call, *_repeated_option("--only", FABRIC_PARTS), *apart),)
     others = tuple(name for name in rack.nodes if name not in (*request.nodes, *request.apart))
-    proofs = ((*call, *_each("--limit", request.nodes), *apart),)
+    proofs = ((*call, *_repeated_option("--limit", request.nodes), *apart),)
     if not (others and rack.keeps("access")):
         return proofs
-    return (*proofs, (*call, "--quiet", *_each("--limit", others), "--only", "access", *apart))
+    return (*proofs, (*call, "--quiet", *_repeated_option("--limit", others), "--only", "access", *apart))
 
 
 def affected_nodes(rack: Rack, request: Request) -> tuple[str, ...]:
     """The nodes whose work a rebuild can end: those rebuilt, and those cabled to a switch that is."""
-    cabled = _cabled(rack, request)
+    cabled = _cabled_nodes(rack, request)
     return tuple(name for name in rack.nodes if (name in request.nodes or name in cabled) and name not in request.apart)
 
 
@@ -150,7 +154,7 @@ def affected_units(rack: Rack, request: Request) -> dict[str, tuple[str, ...]]:
     """The declared units that a rebuild can end, each with all its nodes, in the order of rack.yaml: those with a rank
     on an affected node, and those whose ranks meet over a switch that is rebuilt, also where a node is excluded.
     """
-    nodes, cabled = {*affected_nodes(rack, request)}, _cabled(rack, request)
+    nodes, cabled = {*affected_nodes(rack, request)}, _cabled_nodes(rack, request)
     units = served_units(rack).values()
     ranks = {unit.name: unit.ranks(rack.nodes) for unit in units}
     return {name: on for name, on in ranks.items() if nodes & {*on} or (len(on) > 1 and cabled & {*on})}
@@ -168,13 +172,13 @@ def units_to_start(rack: Rack, request: Request) -> tuple[str, ...]:
     return tuple(name for name in affected_units(rack, request) if name in units and units[name].state == "up")
 
 
-def _cabled(rack: Rack, request: Request) -> set[str]:
+def _cabled_nodes(rack: Rack, request: Request) -> set[str]:
     return {
         port.node for switch in request.switches for _, port in rack.cabling.legs(switch) if port.node in rack.nodes
     }
 
 
-def _given(option: str, value: str | None) -> tuple[str, ...]:
+def _option_words(option: str, value: str | None) -> tuple[str, ...]:
     return () if value is None else (option, value)
 
 
@@ -182,14 +186,14 @@ def _password(prefix: str, kept: SecretRef | None) -> tuple[str, ...]:
     if kept is None:
         return ()
     return (
-        *_given(f"--{prefix}password-env", kept.env),
-        *_given(f"--{prefix}password-file", None if kept.file is None else str(kept.file)),
+        *_option_words(f"--{prefix}password-env", kept.env),
+        *_option_words(f"--{prefix}password-file", None if kept.file is None else str(kept.file)),
     )
 
 
 def _timeout(forwarded: ForwardedOptions) -> tuple[str, ...]:
-    return _given("--timeout", None if forwarded.timeout is None else f"{forwarded.timeout:g}")
+    return _option_words("--timeout", None if forwarded.timeout is None else f"{forwarded.timeout:g}")
 
 
-def _each(option: str, names: Iterable[str]) -> tuple[str, ...]:
+def _repeated_option(option: str, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for name in names for word in (option, name))

@@ -31,7 +31,7 @@ def exclusive(folder: Path, own: Holder, timeout: float, say: Callable[[str], No
     """
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        _take(handle, timeout, say)
+        _take_lock(handle, timeout, say)
         os.ftruncate(handle, 0)
         os.pwrite(handle, json.dumps({"pid": os.getpid(), "born": born(os.getpid()), "is": str(own)}).encode(), 0)
         yield handle
@@ -39,14 +39,14 @@ def exclusive(folder: Path, own: Holder, timeout: float, say: Callable[[str], No
         os.close(handle)
 
 
-def _take(handle: int, timeout: float, say: Callable[[str], None]) -> None:
+def _take_lock(handle: int, timeout: float, say: Callable[[str], None]) -> None:
     until = time.monotonic() + timeout
     reported = False
     while True:
         with suppress(BlockingIOError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        holder, pid, gone = _holder(handle)
+        holder, pid, gone = _read_holder(handle)
         if not gone:
             raise BusyError(f"{holder} (process {pid}) rebuilds this rack; nothing was started")
         if not reported:
@@ -57,7 +57,7 @@ def _take(handle: int, timeout: float, say: Callable[[str], None]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _holder(handle: int) -> tuple[str, int, bool]:
+def _read_holder(handle: int) -> tuple[str, int, bool]:
     """Return the holder of the lock from its content, the process, and whether that has ended."""
     try:
         record = json.loads(os.pread(handle, _SIZE, 0))

@@ -61,7 +61,7 @@ class NodeRestart:
             return f"cannot be asked: {gone.why}"
         sure()
         began = time.monotonic()
-        return self._begin() or self._wait(before, began, timeout) or self._prove()
+        return self._begin_restart() or self._wait_for_boot(before, began, timeout) or self._check_node()
 
     def _blocker(self, *, containers: bool) -> str:
         """Return why the node must not restart now; empty when it may. Raises UnreachableError."""
@@ -78,7 +78,7 @@ class NodeRestart:
             return f"{running} containers run; stop them, or pass --containers"
         return ""
 
-    def _begin(self) -> str | None:
+    def _begin_restart(self) -> str | None:
         """Tell the node to restart; why it refuses, or None."""
         self._say(f"{self._node}: restarts")
         self._progress.step(self._node, "end its services")
@@ -91,7 +91,7 @@ class NodeRestart:
         return None if done.rc == 0 else f"does not restart: {done.stderr.strip() or f'exit {done.rc}'}"
 
     # claim: reboot.duration
-    def _wait(self, before: str, began: float, timeout: float) -> str | None:
+    def _wait_for_boot(self, before: str, began: float, timeout: float) -> str | None:
         """Wait for another boot than `before`; what is wrong, or None."""
         self._progress.step(self._node, f"wait until it answers again, at most {timeout} s")
         while self._boot_id() in (None, before):
@@ -103,11 +103,11 @@ class NodeRestart:
         return None
 
     # claim: driver.reboot, fabric.reboot, lossless.reboot, reboot.settings
-    def _prove(self) -> str | None:
+    def _check_node(self) -> str | None:
         """Check the node; what is wrong, or None."""
         found = run_checks(self._rack, self._checks, [self._node], None, progress=self._progress)
         outcomes = [
-            one for one in found if not one.skipped and not (one.role == "serving" and _name(one) in UNIT_CHECKS)
+            one for one in found if not one.skipped and not (one.role == "serving" and _check_name(one) in UNIT_CHECKS)
         ]
         faults = [outcome for outcome in outcomes if not outcome.passed]
         for outcome in faults:
@@ -125,6 +125,6 @@ class NodeRestart:
             return None
 
 
-def _name(outcome: Outcome) -> str:
+def _check_name(outcome: Outcome) -> str:
     """Return the name of the check, from the ID that pytest gives it."""
     return outcome.check.rpartition("::")[2].partition("[")[0]

@@ -85,7 +85,7 @@ class Rebuild:
     def __post_init__(self) -> None:
         past = self.past
         self.restarted = list(past.restarted) if past else []
-        self.reports = {phase: _before(past, phase) for phase in phases(self.request)}
+        self.reports = {phase: _earlier_report(past, phase) for phase in phases(self.request)}
 
     @property
     def next(self) -> Phase | None:
@@ -98,11 +98,11 @@ class Rebuild:
             self.journal.write(RebuildResumed(run=self.journal.run, who=who, phase=self.next))
         result: PhaseResult = "done"
         while result == "done" and (phase := self.next) is not None:
-            result = self._phase(phase)
+            result = self._run_phase(phase)
         self.journal.write(EndLine(run=self.journal.run, result=result))
         return result
 
-    def _phase(self, phase: Phase) -> PhaseResult:
+    def _run_phase(self, phase: Phase) -> PhaseResult:
         place = f"[{list(self.reports).index(phase) + 1}/{len(self.reports)}] {phase}"
         self.around.say(f"{place}: {self.request.title}")
         self.journal.write(PhaseStarted(run=self.journal.run, phase=phase))
@@ -131,7 +131,7 @@ class Rebuild:
         self.around.say(f"{place}: {result}, {seconds:.1f} s{': ' + reason if reason else ''}")
         return result
 
-    def _wait(self) -> None:
+    def _wait_for_machines(self) -> None:
         self.around.progress.phase("wait for an answer", self.request.machines)
         missing = wait(self.around.ports(), self.around.timeout, self.around.say, self.caller.check)
         if missing:
@@ -141,29 +141,29 @@ class Rebuild:
             )
 
     def _bootstrap(self) -> None:
-        self._guard()
+        self._stop_running_units()
         if self.request.nodes:
-            self._call(phase_commands.bootstrap_nodes(self.request, self.forwarded))
+            self._call_command(phase_commands.bootstrap_nodes(self.request, self.forwarded))
         for name in self.request.switches:
             if folder := self.forwarded.packages:
-                self._call(phase_commands.upgrade_switch(self.request, self.forwarded, name, folder))
+                self._call_command(phase_commands.upgrade_switch(self.request, self.forwarded, name, folder))
             # A node that this rebuild began is bootstrapped again: a login does not prove that it was completed.
             self.around.progress.phase("try our login", [name])
-            if not self._begun(name) and self.around.works(name):
+            if not self._switch_has_begun(name) and self.around.works(name):
                 self.around.say(f"{name}: takes our login over the pinned certificate; no first contact is needed")
                 continue
-            self._call(phase_commands.bootstrap_switch(self.request, self.forwarded, name))
+            self._call_command(phase_commands.bootstrap_switch(self.request, self.forwarded, name))
 
-    def _apply(self) -> None:
-        self._guard(ready=True)
+    def _run_apply(self) -> None:
+        self._stop_running_units(ready=True)
         for words in phase_commands.apply(self.request, self.around.load()):
-            self._call(words)
+            self._call_command(words)
 
-    def _reboot(self) -> None:
+    def _run_reboots(self) -> None:
         wanted = self._asking_for_a_restart()
         if wanted and self.request.units:
             # Those that the phase before has started; the others were stopped before, or the rebuild was refused.
-            self._stop(running_units(self.around.look(tuple(wanted), ())))
+            self._stop_units(running_units(self.around.look(tuple(wanted), ())))
         for name, reason in wanted.items():
             if name in self.restarted:
                 self.around.say(
@@ -171,7 +171,7 @@ class Rebuild:
                 )
                 continue
             self.around.say(f"{name}: is to be restarted: {printable_line(reason)}")
-            self._call(phase_commands.reboot(self.request, name, name in self.containers), machine=name)
+            self._call_command(phase_commands.reboot(self.request, name, name in self.containers), machine=name)
             self.restarted.append(name)
         if not wanted:
             self.around.say("no node asks for a restart")
@@ -183,7 +183,9 @@ class Rebuild:
         timeout = self.around.timeout if self.past is not None and self.past.tries(Phase.REBOOT) else 0
         until = time.monotonic() + timeout
         while True:
-            answers = [self._call(words, keep=True).output for words in reboot_reasons.questions(self.request, driver)]
+            answers = [
+                self._call_command(words, keep=True).output for words in reboot_reasons.questions(self.request, driver)
+            ]
             try:
                 return reboot_reasons.reasons(self.request.nodes, answers[0], answers[1] if driver else None)
             except reboot_reasons.ReasonUnknownError as unknown:
@@ -193,22 +195,22 @@ class Rebuild:
             self.around.progress.phase("wait until the nodes answer", self.request.nodes)
             time.sleep(POLL_SECONDS)
 
-    def _start(self) -> None:
+    def _start_units(self) -> None:
         rack = self.around.load()
         for name in self.request.units:
             if absent := [node for node in nodes_of_unit(rack, name) if node in self.request.apart]:
                 self.around.say(f"unit {name}: {', '.join(absent)} of it is excluded, so it is not started")
                 continue
-            self._call(phase_commands.start_unit(self.request, name))
+            self._call_command(phase_commands.start_unit(self.request, name))
 
-    def _verify(self) -> None:
+    def _run_verify(self) -> None:
         for words in phase_commands.verify(self.request, self.around.load()):
-            self._call(words)
+            self._call_command(words)
 
-    def _begun(self, switch: str) -> bool:
+    def _switch_has_begun(self, switch: str) -> bool:
         return self.past is not None and self.past.called("bootstrap", "switch", switch)
 
-    def _guard(self, *, ready: bool = False) -> None:
+    def _stop_running_units(self, *, ready: bool = False) -> None:
         """Stop the units that run on the affected nodes, if that is confirmed. Raises RebuildStoppedError when a node
         runs what must not end, or when a unit cannot be stopped.
         """
@@ -219,13 +221,13 @@ class Rebuild:
         units, reason = judge_workloads(rack, self.request, found, self.containers, self.stop_units, ready=ready)
         if reason:
             raise RebuildStoppedError("\n".join(reason))
-        self._stop(units)
+        self._stop_units(units)
 
-    def _stop(self, units: Iterable[str]) -> None:
+    def _stop_units(self, units: Iterable[str]) -> None:
         for name in units:
-            self._call(phase_commands.stop_unit(self.request, name))
+            self._call_command(phase_commands.stop_unit(self.request, name))
 
-    def _call(self, words: Sequence[str], *, keep: bool = False, machine: str | None = None) -> CommandResult:
+    def _call_command(self, words: Sequence[str], *, keep: bool = False, machine: str | None = None) -> CommandResult:
         """Call a command. Raises RebuildStoppedError unless it succeeds; kept output is evaluated by its content
         instead.
         """
@@ -283,7 +285,7 @@ def rack_state(found: dict[str, NodeWorkload]) -> list[str]:
     ]
 
 
-def _before(past: Past | None, phase: Phase) -> PhaseReport:
+def _earlier_report(past: Past | None, phase: Phase) -> PhaseReport:
     """A phase as an earlier process left it."""
     if past is None:
         return PhaseReport(phase=phase, result="not reached", seconds=0, tries=0)

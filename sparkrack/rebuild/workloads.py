@@ -80,19 +80,19 @@ def query_workloads(
     """
     until = time.monotonic() + min(timeout, MAX_WAIT_SECONDS)
     names = list(nodes)
-    found = _query(rack, [*names, *others], question)
+    found = _query_nodes(rack, [*names, *others], question)
     while (again := [name for name in names if found[name].transient]) and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
-        found |= _query(rack, again, question)
+        found |= _query_nodes(rack, again, question)
     return found
 
 
-def _query(rack: Rack, names: list[str], question: str) -> dict[str, NodeWorkload]:
+def _query_nodes(rack: Rack, names: list[str], question: str) -> dict[str, NodeWorkload]:
     with ssh_config_file(ssh_config(rack)) as config, ThreadPoolExecutor(max_workers=8) as pool:
-        return dict(zip(names, pool.map(lambda name: _one(name, config, question), names), strict=True))
+        return dict(zip(names, pool.map(lambda name: _query_node(name, config, question), names), strict=True))
 
 
-def _one(node: str, config: Path, question: str) -> NodeWorkload:
+def _query_node(node: str, config: Path, question: str) -> NodeWorkload:
     try:
         done = subprocess.run(
             ["ssh", "-F", str(config), node, question],

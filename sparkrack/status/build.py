@@ -38,7 +38,7 @@ def build_status(
     """Return the status of these hosts. `answers`: the answer of each; `state`: the state folder of the rack;
     `made`: when they were asked.
     """
-    pins, lock = _pins(rack), LockStatus(known=False)
+    pins, lock = _locked_pins(rack), LockStatus(known=False)
     nodes: list[NodeStatus] = []
     switches: list[SwitchStatus] = []
     units: list[ServedUnitState] = []
@@ -57,9 +57,9 @@ def build_status(
                 units += unit_states(rack, name, output)
                 lock = found if found.known else lock
     unknown: list[StatusFinding] = []
-    drift = _kept(About.LAST_DRIFT, lambda: last_drift(state), unknown)
-    run = _kept(About.LAST_RUN, lambda: last_run(state), unknown)
-    drill = _kept(About.LAST_DRILL, lambda: _last_drill(state), unknown)
+    drift = _kept_record(About.LAST_DRIFT, lambda: last_drift(state), unknown)
+    run = _kept_record(About.LAST_RUN, lambda: last_run(state), unknown)
+    drill = _kept_record(About.LAST_DRILL, lambda: _last_drill(state), unknown)
     return Status(
         rack=rack.rack,
         file=str(rack.source),
@@ -83,14 +83,14 @@ def _last_drill(state: Path) -> LastDrill | None:
     return LastDrill(node=newest.node, level=newest.level, made=newest.made, passed=newest.passed)
 
 
-def _pins(rack: Rack) -> node.Pins:
+def _locked_pins(rack: Rack) -> node.Pins:
     try:
         return read(lock_path(rack.source))
     except ConfigError as fault:
         return node.Unread(printable_line(str(fault)))
 
 
-def _kept(about: About, look: Callable[[], _T | None], unknown: list[StatusFinding]) -> _T | None:
+def _kept_record(about: About, look: Callable[[], _T | None], unknown: list[StatusFinding]) -> _T | None:
     try:
         return look()
     except StatusHistoryError as fault:

@@ -44,7 +44,7 @@ def collect_answers(
 ) -> dict[str, Answer]:
     """Return the answer of each of these hosts: of a node the output of its script, of a switch its rows."""
     progress.phase("read the state", machines)
-    works = {name: _node(rack, name) if name in rack.nodes else _switch(rack, name) for name in machines}
+    works = {name: _node_work(rack, name) if name in rack.nodes else _switch_work(rack, name) for name in machines}
     return _together(works, progress)
 
 
@@ -52,13 +52,13 @@ def _together(works: Mapping[str, Callable[[], Answer]], progress: ProgressObser
     """All of them at once. Their threads are left alone when time is up, and end with the program."""
     futures: dict[str, Future[Answer]] = {name: Future() for name in works}
     for name, work in works.items():
-        Thread(target=_keep, args=(name, work, futures[name], progress), daemon=True).start()
+        Thread(target=_keep_answer, args=(name, work, futures[name], progress), daemon=True).start()
     wait(futures.values(), timeout=ALL_ANSWERS_SECONDS)
     late = NoAnswer(f"cannot be reached: no answer within {ALL_ANSWERS_SECONDS:g} s")
     return {name: future.result() if future.done() else late for name, future in futures.items()}
 
 
-def _keep(name: str, work: Callable[[], Answer], future: Future[Answer], progress: ProgressObserver) -> None:
+def _keep_answer(name: str, work: Callable[[], Answer], future: Future[Answer], progress: ProgressObserver) -> None:
     try:
         answer = work()
         progress.finish(name, "no answer" if isinstance(answer, NoAnswer) else "answered")
@@ -67,7 +67,7 @@ def _keep(name: str, work: Callable[[], Answer], future: Future[Answer], progres
         future.set_exception(fault)
 
 
-def _node(rack: Rack, name: str) -> Callable[[], Answer]:
+def _node_work(rack: Rack, name: str) -> Callable[[], Answer]:
     def work() -> Answer:
         # Opened and closed in the node's own thread: an absent node must not delay the others.
         with open_shells(rack, [name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
@@ -80,13 +80,13 @@ def _node(rack: Rack, name: str) -> Callable[[], Answer]:
     return work
 
 
-def _switch(rack: Rack, name: str) -> Callable[[], Answer]:
+def _switch_work(rack: Rack, name: str) -> Callable[[], Answer]:
     def work() -> Answer:
         look = SwitchChecks(rack, rack.switches[name])
         try:
-            resource, identity = (_only(look.ask(menu.sentence())) for menu in (RESOURCE, IDENTITY))
+            resource, identity = (_first_row(look.ask(menu.sentence())) for menu in (RESOURCE, IDENTITY))
             frames = look.frames()
-            links, health, armed = look.links, _health(look), look.armed()
+            links, health, armed = look.links, _health_rows(look), look.armed()
             held, mode = bool(look.safe_mode_holder()), _device_mode(look)
             linked = [name for name, row in links.items() if row.get("status") == LINKED]
             by_whom = forwarding(frames, look.frames(), linked)
@@ -99,11 +99,11 @@ def _switch(rack: Rack, name: str) -> Callable[[], Answer]:
     return work
 
 
-def _only(rows: tuple[Row, ...]) -> Row:
+def _first_row(rows: tuple[Row, ...]) -> Row:
     return rows[0] if rows else {}
 
 
-def _health(look: SwitchChecks) -> tuple[Row, ...] | None:
+def _health_rows(look: SwitchChecks) -> tuple[Row, ...] | None:
     try:
         return look.ask(HEALTH)
     except UnknownError:

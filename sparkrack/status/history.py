@@ -69,7 +69,7 @@ class _Line(_RunFile):
 
 def last_drift(state: Path) -> LastDrift | None:
     """Return the newest drift run in this state folder; None when there is none. Raises StatusHistoryError."""
-    path = _newest(state / "drift", "*.json")
+    path = _newest_file(state / "drift", "*.json")
     if path is None:
         return None
     try:
@@ -94,13 +94,13 @@ def last_drift(state: Path) -> LastDrift | None:
 
 def last_run(state: Path) -> LastRun | None:
     """Return the newest run with a journal; None when there is none. Raises StatusHistoryError."""
-    path = _newest(state / "runs", "*.ndjson")
+    path = _newest_file(state / "runs", "*.ndjson")
     return read_run(path) if path else None
 
 
 def journal_paths(state: Path) -> list[Path]:
     """Return the journals of runs in this state folder, the newest first. Raises StatusHistoryError."""
-    return _kept(state / "runs", "*.ndjson")
+    return _kept_files(state / "runs", "*.ndjson")
 
 
 def read_run(path: Path) -> LastRun:
@@ -123,11 +123,11 @@ def read_run(path: Path) -> LastRun:
     )
 
 
-def _newest(folder: Path, pattern: str) -> Path | None:
-    return next(iter(_kept(folder, pattern)), None)
+def _newest_file(folder: Path, pattern: str) -> Path | None:
+    return next(iter(_kept_files(folder, pattern)), None)
 
 
-def _kept(folder: Path, pattern: str) -> list[Path]:
+def _kept_files(folder: Path, pattern: str) -> list[Path]:
     """By their names, which begin with the time; the newest first."""
     try:
         return sorted((path for path in folder.iterdir() if path.match(pattern)), reverse=True)

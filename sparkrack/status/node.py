@@ -52,7 +52,7 @@ def node(rack: Rack, name: str, output: str, pins: Pins) -> tuple[NodeStatus, Lo
     except ValueError as fault:
         return silent(rack, name, f"cannot be understood: {fault}", reachable=True), LockStatus(known=False)
     value_or_unknown = judging.value_or_unknown
-    holds = (value_or_unknown(About.LOCK, lambda: _lock(judging)) if name == head(rack) else None) or LockStatus(
+    holds = (value_or_unknown(About.LOCK, lambda: _lock_status(judging)) if name == head(rack) else None) or LockStatus(
         known=False
     )
     status = NodeStatus(
@@ -61,15 +61,16 @@ def node(rack: Rack, name: str, output: str, pins: Pins) -> tuple[NodeStatus, Lo
         uptime=value_or_unknown(
             About.UPTIME, lambda: int(float(judging.line("uptime", r"\d{1,12}\.\d\d \d+\.\d\d").split()[0]))
         ),
-        kernel=value_or_unknown(About.KERNEL, lambda: _kernel(judging)),
-        driver=value_or_unknown(About.DRIVER, lambda: _driver(judging)),
-        memory=value_or_unknown(About.MEMORY, lambda: _memory(judging)),
-        swap=value_or_unknown(About.SWAP, lambda: _swap(judging)),
-        links=tuple(_link(judging, half) for half in halves(rack, name)),
+        kernel=value_or_unknown(About.KERNEL, lambda: _kernel_version(judging)),
+        driver=value_or_unknown(About.DRIVER, lambda: _driver_version(judging)),
+        memory=value_or_unknown(About.MEMORY, lambda: _memory_status(judging)),
+        swap=value_or_unknown(About.SWAP, lambda: _swap_devices(judging)),
+        links=tuple(_link_status(judging, half) for half in halves(rack, name)),
         images=ImagesStatus(
-            declared=len(declared_images(rack)), right=value_or_unknown(About.IMAGES, lambda: _images(judging, pins))
+            declared=len(declared_images(rack)),
+            right=value_or_unknown(About.IMAGES, lambda: _count_right_images(judging, pins)),
         ),
-        reboot=value_or_unknown(About.REBOOT, lambda: _reboot(judging)),
+        reboot=value_or_unknown(About.REBOOT, lambda: _reboot_is_pending(judging)),
         containers=value_or_unknown(About.CONTAINERS, lambda: len(running(judging.answer("containers").text))),
         # Last: the lines above fill them.
         wrong=tuple(judging.wrong),
@@ -84,13 +85,15 @@ def silent(rack: Rack, name: str, why: str, *, reachable: bool = False) -> NodeS
     return NodeStatus(
         name=name,
         reachable=reachable,
-        links=tuple(LinkStatus(interface=half.interface, wanted=_gbps(rack, half)) for half in halves(rack, name)),
+        links=tuple(
+            LinkStatus(interface=half.interface, wanted=_cable_gbps(rack, half)) for half in halves(rack, name)
+        ),
         images=ImagesStatus(declared=len(declared_images(rack))),
         unknown=(StatusFinding(about=About.ALL, text=printable_line(why)),),
     )
 
 
-def _kernel(judging: NodeEvaluation) -> str:
+def _kernel_version(judging: NodeEvaluation) -> str:
     runs = judging.line("kernel", r"\d[\w.+~-]{0,63}")
     driver = judging.rack.declared(DriverOptions) if judging.rack.keeps("driver") else None
     if driver and driver.kernel not in (None, runs):
@@ -98,7 +101,7 @@ def _kernel(judging: NodeEvaluation) -> str:
     return runs
 
 
-def _driver(judging: NodeEvaluation) -> str:
+def _driver_version(judging: NodeEvaluation) -> str:
     lines = judging.answer("driver").lines
     loaded = list(dict.fromkeys(lines))
     if not loaded or not all(re.fullmatch(r"[0-9][0-9A-Za-z.+~-]{0,63}", one) for one in loaded):
@@ -112,7 +115,7 @@ def _driver(judging: NodeEvaluation) -> str:
     return " ".join(loaded)
 
 
-def _memory(judging: NodeEvaluation) -> MemoryStatus:
+def _memory_status(judging: NodeEvaluation) -> MemoryStatus:
     text = judging.answer("memory").text
     try:
         found = MemoryStatus(total=total_kb(text), available=available_kb(text))
@@ -127,7 +130,7 @@ def _memory(judging: NodeEvaluation) -> MemoryStatus:
     return found
 
 
-def _swap(judging: NodeEvaluation) -> tuple[str, ...]:
+def _swap_devices(judging: NodeEvaluation) -> tuple[str, ...]:
     text = judging.answer("swap").text
     if not text.startswith("Filename"):
         raise ValueError("swap: /proc/swaps is not a list of swaps")
@@ -137,7 +140,7 @@ def _swap(judging: NodeEvaluation) -> tuple[str, ...]:
     return found
 
 
-def _reboot(judging: NodeEvaluation) -> bool:
+def _reboot_is_pending(judging: NodeEvaluation) -> bool:
     lines = judging.answer("reboot").lines
     if lines[:1] not in ((HELD,), (NONE,)):
         raise ValueError(f"reboot: unexpected output: {truncate(' '.join(lines))}")
@@ -148,14 +151,14 @@ def _reboot(judging: NodeEvaluation) -> bool:
     return asked
 
 
-def _gbps(rack: Rack, half: Half) -> int:
+def _cable_gbps(rack: Rack, half: Half) -> int:
     cables = (rack.cabling.cable_of(port) for port in rack.cabling.ports_of(half.node) if half in port.halves)
     return next(cable.gbps for cable in cables if cable)
 
 
-def _link(judging: NodeEvaluation, half: Half) -> LinkStatus:
-    name, wanted = half.interface, _gbps(judging.rack, half)
-    found = judging.value_or_unknown(About.LINKS, lambda: _seen(judging, name, wanted)) or LinkStatus(
+def _link_status(judging: NodeEvaluation, half: Half) -> LinkStatus:
+    name, wanted = half.interface, _cable_gbps(judging.rack, half)
+    found = judging.value_or_unknown(About.LINKS, lambda: _observed_link(judging, name, wanted)) or LinkStatus(
         interface=name, wanted=wanted
     )
     if found.there is False:
@@ -167,7 +170,7 @@ def _link(judging: NodeEvaluation, half: Half) -> LinkStatus:
     return found
 
 
-def _seen(judging: NodeEvaluation, name: str, wanted: int) -> LinkStatus:
+def _observed_link(judging: NodeEvaluation, name: str, wanted: int) -> LinkStatus:
     answer = judging.answers.get(name)
     # ethtool fails for a setting that a driver does not report, and prints the others.
     if answer is None or not answer.lines:
@@ -184,12 +187,12 @@ def _seen(judging: NodeEvaluation, name: str, wanted: int) -> LinkStatus:
     return LinkStatus(interface=name, wanted=wanted, there=True, carrier=report.carrier, gbps=gbps)
 
 
-def _images(judging: NodeEvaluation, pins: Pins) -> int | None:
+def _count_right_images(judging: NodeEvaluation, pins: Pins) -> int | None:
     if not declared_images(judging.rack):
         return None
     declared = images(judging.rack)
     if isinstance(pins, Unread):
-        raise ValueError(pins.why)  # noqa: TRY004 - it is no fault of the program
+        raise ValueError(pins.why)  # noqa: TRY004 - it is not a fault of the program
     listing = judging.answer("images").text
     if listing.strip() == NO_ENGINE:
         # As drift has it: the run starts docker and pulls the images, so this is a difference and not unknown.
@@ -210,7 +213,7 @@ def _images(judging: NodeEvaluation, pins: Pins) -> int | None:
     return right
 
 
-def _lock(judging: NodeEvaluation) -> LockStatus:
+def _lock_status(judging: NodeEvaluation) -> LockStatus:
     answer = judging.answers.get("lock")
     if answer and (answer.code, answer.lines) == (run_lock.GONE, ()):
         return LockStatus(known=True)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from core.model.errors import printable_line
 from core.model.selection import NODE_ROLES
-from core.util.tables import print_whole
+from core.util.tables import print_sentence, print_whole
 from sparkrack.status.model import About, LegStatus, LinkStatus, NodeStatus, ServedUnitState, Status, SwitchStatus
 
 WIDTH = 100
@@ -26,16 +26,16 @@ _COLUMNS = ("node", "up", "kernel", "driver", "free", "swap", "links G", "images
 def show(status: Status, console: Console, *, quiet: bool = False) -> None:
     """Print all of it; only what is wrong or unknown, and the last line, if `quiet`."""
     if not quiet:
-        for table in (_nodes(status), _switches(status)):
+        for table in (_nodes_table(status), _switches(status)):
             if table.row_count:
                 print_whole(console, table)
                 console.print()
-    for line in (*_findings(status, quiet), *(() if quiet else _before(status))):
-        console.print(line, soft_wrap=True)
-    console.print(Text(total(status), style="bold"), soft_wrap=True)
+    for line in (*_findings(status, quiet), *(() if quiet else _earlier_lines(status))):
+        print_sentence(console, line)
+    print_sentence(console, Text(total(status), style="bold"))
 
 
-def _nodes(status: Status) -> Table:
+def _nodes_table(status: Status) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in _COLUMNS:
         table.add_column(name, no_wrap=name not in ("links G", "driver"))
@@ -46,12 +46,12 @@ def _nodes(status: Status) -> Table:
             About.DRIVER: one.driver,
             About.MEMORY: f"{one.memory.available / 2**20:.0f}/{one.memory.total / 2**20:.0f}G" if one.memory else None,
             About.SWAP: None if one.swap is None else "on" if one.swap else "off",
-            About.LINKS: _links(one.links),
-            About.IMAGES: "-" if not one.images.declared else _of(one.images.right, one.images.declared),
+            About.LINKS: _port_text(one.links),
+            About.IMAGES: "-" if not one.images.declared else _share_text(one.images.right, one.images.declared),
             About.REBOOT: None if one.reboot is None else "yes" if one.reboot else "no",
             About.CONTAINERS: None if one.containers is None else str(one.containers),
         }
-        table.add_row(_name(one), *(_cell(one, about, text) for about, text in cells.items()))
+        table.add_row(_name_text(one), *(_cell_text(one, about, text) for about, text in cells.items()))
     return table
 
 
@@ -63,20 +63,20 @@ def _switches(status: Status) -> Table:
             About.UPTIME: None if one.uptime is None else span(one.uptime),
             About.VERSION: one.version,
             About.IDENTITY: one.identity,
-            About.LEGS: _legs(one.legs),
+            About.LEGS: _legs_text(one.legs),
             About.TEMPERATURE: "-" if one.temperature is None else f"{one.temperature:g} C",
         }
         if not one.reachable:
             cells = dict.fromkeys(cells)
-        table.add_row(_name(one), *(_cell(one, about, text) for about, text in cells.items()))
+        table.add_row(_name_text(one), *(_cell_text(one, about, text) for about, text in cells.items()))
     return table
 
 
-def _name(one: NodeStatus | SwitchStatus) -> Text:
+def _name_text(one: NodeStatus | SwitchStatus) -> Text:
     return Text(one.name, style="red" if one.wrong or one.unknown else "green")
 
 
-def _cell(one: NodeStatus | SwitchStatus, about: About, text: str | None) -> Text:
+def _cell_text(one: NodeStatus | SwitchStatus, about: About, text: str | None) -> Text:
     if text is None:
         return Text(UNKNOWN, style="red")
     if about is not About.LINKS and any(finding.about == about for finding in one.wrong):
@@ -84,21 +84,21 @@ def _cell(one: NodeStatus | SwitchStatus, about: About, text: str | None) -> Tex
     return Text(text, style="red" if WRONG in text or UNKNOWN in text else "")
 
 
-def _of(some: int | None, all_: int) -> str | None:
+def _share_text(some: int | None, all_: int) -> str | None:
     return None if some is None else f"{some}/{all_}"
 
 
-def _links(links: tuple[LinkStatus, ...]) -> str | None:
+def _port_text(links: tuple[LinkStatus, ...]) -> str | None:
     """Both halves of each port: "200/200", "200/down!"; None when nothing is known of any."""
     if not links:
         return "-"
-    words = [_link(link) for link in links]
+    words = [_link_text(link) for link in links]
     if set(words) == {UNKNOWN}:
         return None
     return " ".join("/".join(words[at : at + 2]) for at in range(0, len(words), 2))
 
 
-def _link(link: LinkStatus) -> str:
+def _link_text(link: LinkStatus) -> str:
     if link.there is False:
         return f"none{WRONG}"
     if link.carrier is False:
@@ -108,7 +108,7 @@ def _link(link: LinkStatus) -> str:
     return f"{link.gbps:g}{'' if link.gbps == link.wanted else WRONG}"
 
 
-def _legs(legs: tuple[LegStatus, ...]) -> str:
+def _legs_text(legs: tuple[LegStatus, ...]) -> str:
     if not legs:
         return "-"
     unknown = any(leg.up is None for leg in legs)
@@ -132,22 +132,22 @@ def _findings(status: Status, quiet: bool) -> Iterator[Text]:
         yield Text(f"{finding.about}: unknown: {finding.text}", style="red")
 
 
-def _before(status: Status) -> Iterator[Text]:
+def _earlier_lines(status: Status) -> Iterator[Text]:
     if status.units:
-        yield Text(f"serves: {', '.join(map(_unit, status.units))}")
-    yield Text(f"run lock: {_lock(status)}")
-    yield Text(f"drift: {_drift(status)}")
-    yield Text(f"last run: {_run(status)}")
+        yield Text(f"serves: {', '.join(map(_unit_text, status.units))}")
+    yield Text(f"run lock: {_lock_text(status)}")
+    yield Text(f"drift: {_drift_text(status)}")
+    yield Text(f"last run: {_run_text(status)}")
     if status.blackbox or status.drill:
-        yield Text(f"last drill: {_drill(status)}")
+        yield Text(f"last drill: {_drill_text(status)}")
 
 
-def _unit(one: ServedUnitState) -> str:
+def _unit_text(one: ServedUnitState) -> str:
     mark = WRONG if one.as_desired is False else ""
     return f"{one.name} {one.state or UNKNOWN}{mark} ({' '.join(one.nodes)})"
 
 
-def _lock(status: Status) -> str:
+def _lock_text(status: Status) -> str:
     if not status.lock.known:
         return UNKNOWN
     holder = status.lock.holder
@@ -160,7 +160,7 @@ def _lock(status: Status) -> str:
     return f"expired: {run}, {heartbeat}; the next run that changes the rack ends it, or: sparkrack unlock {holder.id}"
 
 
-def _drift(status: Status) -> str:
+def _drift_text(status: Status) -> str:
     drift = status.drift
     if drift is None:
         return UNKNOWN if _unknown(status, About.LAST_DRIFT) else "no run yet"
@@ -171,32 +171,32 @@ def _drift(status: Status) -> str:
     where = count(len(drift.hosts), "machine")
     if drift.roles and set(NODE_ROLES) - set(drift.roles):
         where += f", {', '.join(drift.roles)} only"
-    return printable_line(f"last run {_ago(status.made, drift.made)} ({where}): {result}")
+    return printable_line(f"last run {_age_text(status.made, drift.made)} ({where}): {result}")
 
 
-def _run(status: Status) -> str:
+def _run_text(status: Status) -> str:
     run = status.run
     if run is None:
         return UNKNOWN if _unknown(status, About.LAST_RUN) else "none"
     holder = status.lock.holder
     in_progress = holder is not None and holder.id == run.run and not holder.expired
     result = run.result or ("in progress" if in_progress else "was interrupted")
-    return printable_line(f"{run.run} of {run.operator}, {_ago(status.made, run.began)} ({run.scope}): {result}")
+    return printable_line(f"{run.run} of {run.operator}, {_age_text(status.made, run.began)} ({run.scope}): {result}")
 
 
-def _drill(status: Status) -> str:
+def _drill_text(status: Status) -> str:
     drill = status.drill
     if drill is None:
         return UNKNOWN if _unknown(status, About.LAST_DRILL) else "none yet"
     result = "passed" if drill.passed else "failed"
-    return printable_line(f"{drill.level} of {drill.node}, {_ago(status.made, drill.made)}: {result}")
+    return printable_line(f"{drill.level} of {drill.node}, {_age_text(status.made, drill.made)}: {result}")
 
 
 def _unknown(status: Status, about: About) -> bool:
     return any(finding.about == about for finding in status.unknown)
 
 
-def _ago(now: datetime, then: datetime) -> str:
+def _age_text(now: datetime, then: datetime) -> str:
     return f"{span(int((now - then).total_seconds()))} ago"
 
 

@@ -123,7 +123,7 @@ def run_detail(rack: str, state: Path, run: str) -> RunDetail:
         newest = f"the newest is {next(iter(paths))}" if paths else "none is kept"
         raise StatusHistoryError(printable_line(f"{truncate(run)}: no run of {rack} has this ID; {newest}"))
     path = paths[run]
-    summary, (first, *rest) = _summary(path), _lines(path)
+    summary, (first, *rest) = _summary(path), _journal_lines(path)
     if not isinstance(first, RunStarted):
         raise broken(path, ValueError(), "line 1 is not run_started")
     end = next((line for line in rest if isinstance(line, RunFinished)), None)
@@ -136,7 +136,7 @@ def run_detail(rack: str, state: Path, run: str) -> RunDetail:
         revision=first.revision,
         plan=first.plan,
         failed=end.failed if end else (),
-        steps=tuple(_steps(rest, end)),
+        steps=tuple(_operations_of(rest, end)),
     )
 
 
@@ -186,7 +186,7 @@ def _unfinished(path: Path) -> State:
     return "interrupted"
 
 
-def _lines(path: Path) -> list[Line]:
+def _journal_lines(path: Path) -> list[Line]:
     """Every complete line of a journal; the last one may be incomplete, as after a power loss. Raises
     StatusHistoryError."""
     found: list[Line] = []
@@ -202,7 +202,7 @@ def _lines(path: Path) -> list[Line]:
     return found
 
 
-def _steps(lines: Iterable[Line], end: RunFinished | None) -> Iterable[RunOperation]:
+def _operations_of(lines: Iterable[Line], end: RunFinished | None) -> Iterable[RunOperation]:
     """Yield the operations; of each host its messages come before the end of the operation that they are about."""
     open_: dict[str, list[HostMessage | HostError]] = {}
     for line in lines:
@@ -210,14 +210,16 @@ def _steps(lines: Iterable[Line], end: RunFinished | None) -> Iterable[RunOperat
             open_.setdefault(line.host, []).append(line)
         elif isinstance(line, OperationFinished):
             reported = open_.pop(line.host, [])
-            yield _step(reported, line.at, line.host, line.role, line.operation, line.result, line.seconds)
+            yield _run_operation(reported, line.at, line.host, line.role, line.operation, line.result, line.seconds)
     for host, reported in open_.items():
         role, _, operation = (end.in_progress.get(host, "") if end else "").partition(": ")
         roles = [one.role for one in reported if isinstance(one, HostMessage)]
-        yield _step(reported, reported[-1].at, host, role or next(iter(roles), None), operation or None, None, None)
+        yield _run_operation(
+            reported, reported[-1].at, host, role or next(iter(roles), None), operation or None, None, None
+        )
 
 
-def _step(
+def _run_operation(
     reported: Iterable[HostMessage | HostError],
     at: Moment,
     host: str,

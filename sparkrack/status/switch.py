@@ -49,18 +49,18 @@ def switch(rack: Rack, name: str, answers: SwitchAnswers) -> SwitchStatus:
     found = _SwitchFindings()
     sensors = dict(_sensors(answers.health or ()))
     heat = [float(value) for sensor, value in sensors.items() if "temperature" in sensor and _is_number(value)]
-    running = tuple(_timers(answers, found))
+    running = tuple(_armed_timers(answers, found))
     known = tuple(_advisories(rack, name, answers, found))
     states = [f"{sensor} is {truncate(value)}" for sensor, value in sensors.items() if sensor.endswith("-state")]
     return SwitchStatus(
         name=name,
         reachable=True,
-        uptime=_uptime(answers.resource, found),
-        version=_text(answers.resource.get("version"), About.VERSION, found),
+        uptime=_uptime_seconds(answers.resource, found),
+        version=_known_text(answers.resource.get("version"), About.VERSION, found),
         identity=_identity(rack, name, answers.identity, found),
         legs=tuple(
-            _leg(rack, leg, port, answers.links.get(leg.interface, {}), answers.frames.by_cpu, found)
-            for leg, port in _legs(rack, name)
+            _leg_status(rack, leg, port, answers.links.get(leg.interface, {}), answers.frames.by_cpu, found)
+            for leg, port in _cabled_legs(rack, name)
         ),
         temperature=max(heat, default=None),
         wrong=tuple(found.wrong),
@@ -77,24 +77,24 @@ def switch(rack: Rack, name: str, answers: SwitchAnswers) -> SwitchStatus:
 
 def silent(rack: Rack, name: str, why: str) -> SwitchStatus:
     """Return the status of a switch that did not answer."""
-    legs = tuple(LegStatus(interface=leg.interface, port=str(port)) for leg, port in _legs(rack, name))
+    legs = tuple(LegStatus(interface=leg.interface, port=str(port)) for leg, port in _cabled_legs(rack, name))
     return SwitchStatus(
         name=name, reachable=False, legs=legs, unknown=(StatusFinding(about=About.ALL, text=printable_line(why)),)
     )
 
 
-def _legs(rack: Rack, name: str) -> tuple[tuple[Leg, Port], ...]:
+def _cabled_legs(rack: Rack, name: str) -> tuple[tuple[Leg, Port], ...]:
     return rack.cabling.legs(name)
 
 
-def _text(value: str | None, about: About, found: _SwitchFindings) -> str | None:
+def _known_text(value: str | None, about: About, found: _SwitchFindings) -> str | None:
     if not value:
         found.add_unknown(about, f"the switch does not report its {about}")
         return None
     return truncate(value)
 
 
-def _uptime(row: Row, found: _SwitchFindings) -> int | None:
+def _uptime_seconds(row: Row, found: _SwitchFindings) -> int | None:
     try:
         return milliseconds(row.get("uptime", "")) // 1000
     except ValueError:
@@ -103,13 +103,15 @@ def _uptime(row: Row, found: _SwitchFindings) -> int | None:
 
 
 def _identity(rack: Rack, name: str, row: Row, found: _SwitchFindings) -> str | None:
-    identity, wanted = _text(row.get("name"), About.IDENTITY, found), rack.switches[name].identity
+    identity, wanted = _known_text(row.get("name"), About.IDENTITY, found), rack.switches[name].identity
     if identity is not None and wanted not in (None, row["name"]):
         found.wrong.append(StatusFinding(about=About.IDENTITY, text=f"identity is {identity}, wanted {wanted}"))
     return identity
 
 
-def _leg(rack: Rack, leg: Leg, port: Port, row: Row, by_cpu: Collection[str], found: _SwitchFindings) -> LegStatus:
+def _leg_status(
+    rack: Rack, leg: Leg, port: Port, row: Row, by_cpu: Collection[str], found: _SwitchFindings
+) -> LegStatus:
     state = leg_state(leg, fec_of(rack.switches[leg.switch], leg.cage), row)
     if state.unknown:
         found.add_unknown(About.LEGS, f"leg {leg.interface} ({port}): {state.unknown}")
@@ -130,7 +132,7 @@ def _leg(rack: Rack, leg: Leg, port: Port, row: Row, by_cpu: Collection[str], fo
     )
 
 
-def _timers(answers: SwitchAnswers, found: _SwitchFindings) -> Iterator[str]:
+def _armed_timers(answers: SwitchAnswers, found: _SwitchFindings) -> Iterator[str]:
     """During a run a timer is armed, and that run holds safe mode nearly all the time; a timer that is armed without it
     was left by an interrupted run.
     """

@@ -12,10 +12,10 @@ from sparkrack.status.probe_script import headed_units
 
 def unit_states(rack: Rack, node: str, output: str | None) -> tuple[ServedUnitState, ...]:
     """Return the states of the units whose head is a node. `output`: of its script; None without an answer."""
-    return tuple(_state(rack, unit, node, output) for unit in headed_units(rack, node))
+    return tuple(_unit_state(rack, unit, node, output) for unit in headed_units(rack, node))
 
 
-def _state(rack: Rack, unit: ServedUnit, node: str, output: str | None) -> ServedUnitState:
+def _unit_state(rack: Rack, unit: ServedUnit, node: str, output: str | None) -> ServedUnitState:
     found = ServedUnitState(name=unit.name, nodes=unit.ranks(rack.nodes), desired_state=unit.state)
     try:
         answer = parse_commands(output or "").get(f"serve-{unit.name}")

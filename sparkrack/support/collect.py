@@ -128,7 +128,7 @@ def _add_switch(bundle: Bundle, switch: Switch, made: datetime, anonymized: bool
     try:
         with open_connection(switch, lambda _: None) as line:
             for file, sentence in SENTENCES.items():
-                rows = _rows(line, sentence)
+                rows = _answer_rows(line, sentence)
                 bundle.add(f"{top}/{file}", json.dumps(rows, indent=1) + "\n")
                 if anonymized:
                     bundle.serials += [value for row in rows for key, value in row.items() if "serial" in key and value]
@@ -140,7 +140,7 @@ def _add_switch(bundle: Bundle, switch: Switch, made: datetime, anonymized: bool
     return HostAnswer(name=switch.name, answered=not why, reason=why)
 
 
-def _rows(line: SessionConnection, sentence: tuple[str, ...]) -> list[dict[str, str]]:
+def _answer_rows(line: SessionConnection, sentence: tuple[str, ...]) -> list[dict[str, str]]:
     """The rows of an answer; one with the reason when the switch refuses the sentence. Raises SwitchError."""
     try:
         return [visible_row(row) for row in line.talk(*sentence)]

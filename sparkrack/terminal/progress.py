@@ -82,28 +82,28 @@ class ProgressDisplay:
         with self._lock:
             self._title = title
             self._hosts = dict.fromkeys(hosts, _WAITS)
-            self._draw(force=not self._log)
+            self._draw_picture(force=not self._log)
 
     def step(self, host: str, activity: str, number: int = 0, total: int = 0) -> None:
         """Show the activity of a host."""
         with self._lock:
             self._hosts[host] = _HostStep(activity, number, total)
-            self._draw()
+            self._draw_picture()
 
     def finish(self, host: str, result: str = "done") -> None:
         """Show the end of a host."""
         with self._lock:
             self._hosts[host] = _HostStep(result, finished=True)
-            self._draw()
+            self._draw_picture()
 
     # --- display -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def shown(self) -> Iterator[None]:
         """Show the progress during the block; the terminal is clean after it, however it ends."""
-        ticking = threading.Thread(target=self._tick, daemon=True)
+        ticking = threading.Thread(target=self._draw_regularly, daemon=True)
         with self._lock:
-            self._resume()
+            self._resume_picture()
         if not self._gone:
             ticking.start()
         try:
@@ -111,19 +111,19 @@ class ProgressDisplay:
         finally:
             self._over.set()
             with self._lock:
-                self._hide()
+                self._hide_picture()
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
         """Remove the picture during the block, in which a line is printed."""
         with self._lock:
             before = self._hidden
-            self._hide()
+            self._hide_picture()
             try:
                 yield
             finally:
                 if not before:
-                    self._resume()
+                    self._resume_picture()
 
     def warn(self, text: str) -> None:
         """Print one line to stderr, apart from the picture."""
@@ -162,33 +162,33 @@ class ProgressDisplay:
         with self.hidden():
             return prompts.hidden_prompt(question)
 
-    def _tick(self) -> None:
+    def _draw_regularly(self) -> None:
         while not self._over.wait(TERMINAL_SECONDS):
             with self._lock:
-                self._draw()
+                self._draw_picture()
 
-    def _resume(self) -> None:
+    def _resume_picture(self) -> None:
         self._hidden = self._over.is_set()
         if not self._hidden:
-            self._draw(force=not self._log)
+            self._draw_picture(force=not self._log)
 
-    def _hide(self) -> None:
+    def _hide_picture(self) -> None:
         self._hidden = True
-        with self._kept():
+        with self._dropping_errors():
             if self._live:
                 self._live.stop()
                 self._live = None
             elif self._line and self._width:
-                self._write(f"\r{' ' * self._width}\r")
+                self._write_stderr(f"\r{' ' * self._width}\r")
                 self._width = 0
 
-    def _draw(self, *, force: bool = False) -> None:
+    def _draw_picture(self, *, force: bool = False) -> None:
         """Draw if it is time for it, or by `force` at once."""
         now = self._clock()
         pause = LOG_SECONDS if self._log else TERMINAL_SECONDS / 2
         if self._hidden or self._gone or not self._title or not (force or now - self._drawn >= pause):
             return
-        with self._kept():
+        with self._dropping_errors():
             if self._pictures:
                 self._drawn = now
                 if not self._live:
@@ -197,12 +197,12 @@ class ProgressDisplay:
             elif self._line:
                 self._drawn = now
                 text = f"{now - self._began:.0f} s: {self._described()}"[: self._console.width - 1]
-                self._write(f"\r{text.ljust(self._width)}")
+                self._write_stderr(f"\r{text.ljust(self._width)}")
                 self._width = len(text)
             elif (text := self._described()) not in self._printed:
                 self._drawn = now
                 self._printed.add(text)
-                self._write(f"{now - self._began:.0f} s: {text}\n")
+                self._write_stderr(f"{now - self._began:.0f} s: {text}\n")
 
     def _start_live(self) -> Live:
         """Start a new picture: one that was stopped remembers its height, and would erase as many lines that were
@@ -233,12 +233,12 @@ class ProgressDisplay:
         states = ", ".join(f"{name} {printable_line(step.text)}" for name, step in self._hosts.items())
         return f"{self._title}: {states}" if states else self._title
 
-    def _write(self, text: str) -> None:
+    def _write_stderr(self, text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
 
     @contextmanager
-    def _kept(self) -> Iterator[None]:
+    def _dropping_errors(self) -> Iterator[None]:
         """Go on without progress when stderr can no longer be written."""
         try:
             yield

@@ -17,14 +17,14 @@ def draw(rack: Rack, seen: Observations | None = None, limit: Collection[str] = 
     `limit` names nodes and switches: then only they are drawn, with their cables and the other ends.
     """
     cables = picked(rack, limit)
-    edges = [_edge(rack, cable) for cable in cables]
+    edges = [_declared_edge(rack, cable) for cable in cables]
     if seen is not None:
         edges = [compared(rack, cable, edge, seen) for cable, edge in zip(cables, edges, strict=True)]
     return Topology(
         rack=rack.rack,
         topology=rack.topology,
         compared=seen is not None,
-        nodes=tuple(_nodes(rack, cables, limit)),
+        nodes=tuple(_node_boxes(rack, cables, limit)),
         switches=tuple(_switches(rack, cables, limit)),
         edges=tuple(edges),
     )
@@ -39,22 +39,22 @@ def _machines(cable: Cable) -> set[str]:
     return {port.node for port in cable.ports} | ({cable.b.switch} if isinstance(cable.b, Leg) else set())
 
 
-def _edge(rack: Rack, cable: Cable) -> Edge:
+def _declared_edge(rack: Rack, cable: Cable) -> Edge:
     lanes = cable.b.lanes if isinstance(cable.b, Leg) else ()
     wanted = DesiredLink(gbps=cable.gbps, lanes=lanes, mtu=rack.fabric.mtu)
     return Edge(a=str(cable.a), b=str(cable.b), wanted=wanted)
 
 
-def _nodes(rack: Rack, cables: Sequence[Cable], limit: Collection[str]) -> Iterator[NodeBox]:
+def _node_boxes(rack: Rack, cables: Sequence[Cable], limit: Collection[str]) -> Iterator[NodeBox]:
     ends = {port for cable in cables for port in cable.ports}
     there = {port.node for port in ends}
     for node in rack.nodes.values():
         if not limit or node.name in limit or node.name in there:
-            ports = tuple(_port(rack, port) for port in rack.cabling.ports_of(node.name) if port in ends)
+            ports = tuple(_port_box(rack, port) for port in rack.cabling.ports_of(node.name) if port in ends)
             yield NodeBox(name=node.name, address=str(node.address), vendor=node.vendor, ports=ports)
 
 
-def _port(rack: Rack, port: Port) -> PortBox:
+def _port_box(rack: Rack, port: Port) -> PortBox:
     halves = tuple(
         HalfBox(
             interface=address.half.interface,
@@ -72,7 +72,7 @@ def _switches(rack: Rack, cables: Sequence[Cable], limit: Collection[str]) -> It
     used = {(cable.b.switch, cable.b.cage) for cable in cables if isinstance(cable.b, Leg)}
     for switch in rack.switches.values():
         cages = tuple(
-            _cage(rack, switch, cage)
+            _cage_box(rack, switch, cage)
             for cage in switch.cages.values()
             if not limit or switch.name in limit or (switch.name, cage.name) in used
         )
@@ -82,7 +82,7 @@ def _switches(rack: Rack, cables: Sequence[Cable], limit: Collection[str]) -> It
             )
 
 
-def _cage(rack: Rack, switch: Switch, cage: CageSpec) -> CageBox:
+def _cage_box(rack: Rack, switch: Switch, cage: CageSpec) -> CageBox:
     legs = []
     for leg in declared_legs(switch, cage):
         port = rack.cabling.port_at(leg.interface, switch.name)

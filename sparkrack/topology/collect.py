@@ -40,7 +40,7 @@ def collect_observations(
     with open_shells(rack, ports, ANSWER_SECONDS) as shells, ThreadPoolExecutor(max_workers=16) as pool:
 
         def node(name: str) -> NodeObservation | str:
-            found = _node(rack, shells[name], ports[name])
+            found = _observe_node(rack, shells[name], ports[name])
             progress.finish(name, "answered" if isinstance(found, NodeObservation) else "no answer")
             return found
 
@@ -50,10 +50,10 @@ def collect_observations(
         cable.b.switch for cable in cables if isinstance(cable.b, Leg) and cable.b.switch not in excluded
     )
     progress.phase("read the switch", switches)
-    return Observations(nodes, {name: _switch(rack, name, nodes) for name in switches})
+    return Observations(nodes, {name: _observe_switch(rack, name, nodes) for name in switches})
 
 
-def _node(rack: Rack, shell: RootShell, ports: list[Port]) -> NodeObservation | str:
+def _observe_node(rack: Rack, shell: RootShell, ports: list[Port]) -> NodeObservation | str:
     try:
         done = shell.run(node_end_script(rack, ports))
     except UnreachableError as gone:
@@ -66,7 +66,7 @@ def _node(rack: Rack, shell: RootShell, ports: list[Port]) -> NodeObservation | 
         return f"cannot be understood: {fault}"
 
 
-def _switch(rack: Rack, name: str, nodes: Mapping[str, NodeObservation | str]) -> SwitchObservation | str:
+def _observe_switch(rack: Rack, name: str, nodes: Mapping[str, NodeObservation | str]) -> SwitchObservation | str:
     look = SwitchChecks(rack, rack.switches[name])
     try:
         links, ethernet = look.links, look.ethernet
@@ -76,7 +76,7 @@ def _switch(rack: Rack, name: str, nodes: Mapping[str, NodeObservation | str]) -
             end
             for observed in reported
             for half, end in observed.items()
-            if end.link == "yes" and _at(rack, Port(half.node, half.port), name)
+            if end.link == "yes" and _is_at_switch(rack, Port(half.node, half.port), name)
         ]
         hosts = look.hosts(every)
         until = time.monotonic() + HEARD_SECONDS
@@ -90,6 +90,6 @@ def _switch(rack: Rack, name: str, nodes: Mapping[str, NodeObservation | str]) -
     return SwitchObservation(links, ethernet, hosts)
 
 
-def _at(rack: Rack, port: Port, switch: str) -> bool:
+def _is_at_switch(rack: Rack, port: Port, switch: str) -> bool:
     leg = rack.cabling.leg_of(port)
     return leg is not None and leg.switch == switch

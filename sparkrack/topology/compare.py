@@ -31,20 +31,22 @@ _Finding = tuple[bool, str]
 def compared(rack: Rack, cable: Cable, edge: Edge, seen: Observations) -> Edge:
     """Return the edge of a cable with its observations, and their differences from the declaration."""
     found = _CableFindings()
-    halves = tuple(half for port in cable.ports for half in _port(rack, cable, port, seen, found))
+    halves = tuple(half for port in cable.ports for half in _compare_port(rack, cable, port, seen, found))
     leg, behind = None, None
     if isinstance(cable.b, Leg):
         reported = seen.switches.get(cable.b.switch, f"{cable.b.switch} was not asked")
         if isinstance(reported, str):
             found.add(False, printable_line(reported))
         else:
-            leg = _leg(rack, cable.b, reported, found)
-            behind = _place(rack, cable.b, cable.a, reported, seen, found)
+            leg = _compare_leg(rack, cable.b, reported, found)
+            behind = _learned_interfaces(rack, cable.b, cable.a, reported, seen, found)
     there = SeenLink(halves=halves, leg=leg, behind=behind) if halves or leg else None
     return edge.model_copy(update={"seen": there, "mismatches": tuple(found.wrong), "unknown": tuple(found.unknown)})
 
 
-def _port(rack: Rack, cable: Cable, port: Port, seen: Observations, found: _CableFindings) -> Iterator[SeenHalf]:
+def _compare_port(
+    rack: Rack, cable: Cable, port: Port, seen: Observations, found: _CableFindings
+) -> Iterator[SeenHalf]:
     reported = seen.nodes.get(port.node, "was not asked")
     if isinstance(reported, str):
         found.add(False, f"{port.node}: {printable_line(reported)}")
@@ -53,7 +55,7 @@ def _port(rack: Rack, cable: Cable, port: Port, seen: Observations, found: _Cabl
     findings: dict[_Finding, list[str]] = {}
     for half in port.halves:
         end, address = reported.ends[half], addresses[half]
-        for finding in (*_link(cable, end), *_network(rack, end, address, reported)):
+        for finding in (*_link_findings(cable, end), *_network(rack, end, address, reported)):
             findings.setdefault(finding, []).append(half.interface)
         own, holder = reported.devices.get(half.interface), reported.devices.get(address.device)
         yield SeenHalf(
@@ -67,7 +69,7 @@ def _port(rack: Rack, cable: Cable, port: Port, seen: Observations, found: _Cabl
         found.add(known, f"{port.node} {' and '.join(names)}: {text}")
 
 
-def _link(cable: Cable, end: LinkEnd) -> Iterator[_Finding]:
+def _link_findings(cable: Cable, end: LinkEnd) -> Iterator[_Finding]:
     if not end.mac:
         yield True, "there is no such interface"
     elif end.link == "no":
@@ -94,19 +96,19 @@ def _network(rack: Rack, end: LinkEnd, address: Address, reported: NodeObservati
         elif device.mtu != rack.fabric.mtu:
             yield True, f"{of}MTU {device.mtu}, wanted {rack.fabric.mtu}"
         if name == holder:
-            yield from ((True, f"{of}{text}") for text in _holder(device, address))
+            yield from ((True, f"{of}{text}") for text in _address_findings(device, address))
         elif device.addresses:
             yield True, f"has address {truncate(', '.join(device.addresses))} below its VLAN, wanted none"
 
 
-def _holder(device: ObservedDevice, address: Address) -> Iterator[str]:
+def _address_findings(device: ObservedDevice, address: Address) -> Iterator[str]:
     if device.vlan != address.vlan:
         yield f"VLAN {truncate(device.vlan or 'none')}, wanted {address.vlan or 'none'}"
     if device.addresses != (str(address.interface),):
         yield f"address {truncate(', '.join(device.addresses) or 'none')}, wanted {address.interface}"
 
 
-def _leg(rack: Rack, leg: Leg, reported: SwitchObservation, found: _CableFindings) -> SeenLeg:
+def _compare_leg(rack: Rack, leg: Leg, reported: SwitchObservation, found: _CableFindings) -> SeenLeg:
     row, settings = reported.links.get(leg.interface, {}), reported.ethernet.get(leg.interface, {})
     switch, name = rack.switches[leg.switch], f"leg {leg.interface}"
     status, rate = row.get("status"), gbps(row.get("rate"))
@@ -118,7 +120,7 @@ def _leg(rack: Rack, leg: Leg, reported: SwitchObservation, found: _CableFinding
         found.add(False, f"{name}: its speed is unknown")
     elif rate != leg.gbps:
         found.add(True, f"{name} is at {rate:g}G, wanted {leg.gbps}G")
-    sizes = {key: _whole(settings.get(key)) for key in ("mtu", "l2mtu")}
+    sizes = {key: _whole_number(settings.get(key)) for key in ("mtu", "l2mtu")}
     for key, wanted in (("mtu", switch.mtu), ("l2mtu", switch.l2mtu)):
         if sizes[key] is None:
             found.add(False, f"{name}: {key.upper()} unknown")
@@ -127,7 +129,7 @@ def _leg(rack: Rack, leg: Leg, reported: SwitchObservation, found: _CableFinding
     return SeenLeg(status=status and truncate(status), gbps=rate, **sizes)
 
 
-def _place(
+def _learned_interfaces(
     rack: Rack, leg: Leg, port: Port, reported: SwitchObservation, seen: Observations, found: _CableFindings
 ) -> tuple[str, ...] | None:
     """Return the interfaces on which the switch learned a port; None when its node does not report its addresses."""
@@ -136,7 +138,7 @@ def _place(
         node = seen.nodes.get(other.node)
         if not isinstance(node, NodeObservation):
             return None
-        # Without a carrier the switch learns no address: that is reported already, and is no wrong leg.
+        # Without a carrier the switch learns no address: that is reported already, and is not a wrong leg.
         return mac_locations(
             [node.ends[half] for half in other.halves if node.ends[half].link == "yes"], reported.hosts
         )
@@ -153,5 +155,5 @@ def _node_gbps(end: LinkEnd) -> float | None:
     return None if end.report.mbps is None else end.report.mbps / 1000
 
 
-def _whole(text: str | None) -> int | None:
+def _whole_number(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdecimal() else None

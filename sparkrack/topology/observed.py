@@ -53,8 +53,8 @@ class Observations:
 def parse_observation(output: str, ports: Sequence[Port]) -> NodeObservation:
     """Parse a node's answer to `switch.link_ends.node_end_script`. Raises ValueError for an invalid answer."""
     ends, links = node_ends(parse_commands(output), ports)
-    return NodeObservation(ends, {name: _device(link) for name, link in links.items()})
+    return NodeObservation(ends, {name: _observed_device(link) for name, link in links.items()})
 
 
-def _device(link: IpLink) -> ObservedDevice:
+def _observed_device(link: IpLink) -> ObservedDevice:
     return ObservedDevice(link.mtu, link.addresses or (), link.vlan.number if link.vlan else None)

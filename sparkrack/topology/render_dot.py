@@ -61,114 +61,119 @@ DARK = Palette(
 
 def source(picture: Topology, palette: Palette = LIGHT) -> str:
     """The graph. No word of the rack or of a machine can become DOT's own."""
-    return "".join(f"{line}\n" for line in _lines(picture, palette))
+    return "".join(f"{line}\n" for line in _graph_lines(picture, palette))
 
 
-def _lines(picture: Topology, palette: Palette) -> Iterator[str]:
+def _graph_lines(picture: Topology, palette: Palette) -> Iterator[str]:
     # A switch is above its nodes; without one, nodes are side by side and cables leave at their sides.
     direction = "TB" if picture.switches else "LR"
     yield "graph {"
     yield f"graph [rankdir={direction}, nodesep=0.25, ranksep=0.5, pad=0.2, fontname=Helvetica]"
-    yield f"graph [bgcolor={_quoted(palette.paper)}]"
-    yield f"graph [labelloc=t, fontsize=13, fontcolor={_quoted(palette.ink)}, label={_quoted(labels.title(picture))}]"
-    yield f"node [shape=plain, fontname=Helvetica, fontsize=10, fontcolor={_quoted(palette.ink)}]"
+    yield f"graph [bgcolor={_quote(palette.paper)}]"
+    yield f"graph [labelloc=t, fontsize=13, fontcolor={_quote(palette.ink)}, label={_quote(labels.title(picture))}]"
+    yield f"node [shape=plain, fontname=Helvetica, fontsize=10, fontcolor={_quote(palette.ink)}]"
     yield "edge [fontname=Helvetica, fontsize=9]"
     ends: dict[str, str] = {}
     for at, switch in enumerate(picture.switches):
         for of, cage in enumerate(switch.cages):
             ends |= {leg.name: f"s{at}:c{of}l{number}:s" for number, leg in enumerate(cage.legs)}
-        yield f"s{at} [label=<{_switch(switch, palette)}>]"
+        yield f"s{at} [label=<{_switch_table(switch, palette)}>]"
     for at, node in enumerate(picture.nodes):
         side = ":n" if picture.switches else ""
         ends |= {port.name: f"n{at}:p{port.number}{side}" for port in node.ports}
-        yield f"n{at} [label=<{_node(node, palette)}>]"
+        yield f"n{at} [label=<{_node_table(node, palette)}>]"
     for edge in picture.edges:
         first, second = (edge.b, edge.a) if edge.wanted.lanes else (edge.a, edge.b)
-        yield f"{ends[first]} -- {ends[second]} [{_style(edge, palette)}, label=<{_label(edge, palette)}>]"
+        yield f"{ends[first]} -- {ends[second]} [{_edge_style(edge, palette)}, label=<{_edge_label(edge, palette)}>]"
     yield "}"
 
 
-def _style(edge: Edge, palette: Palette) -> str:
+def _edge_style(edge: Edge, palette: Palette) -> str:
     style = {"mismatch": "bold", "unknown": "dashed"}.get(edge.state, "solid")
     return (
-        f"color={_quoted(palette.states[edge.state])}, style={style}, penwidth={2 if edge.state == 'mismatch' else 1.4}"
+        f"color={_quote(palette.states[edge.state])}, style={style}, penwidth={2 if edge.state == 'mismatch' else 1.4}"
     )
 
 
-def _label(edge: Edge, palette: Palette) -> str:
-    declared = [_row(_font(text, palette.ink), _LEFT) for text in labels.wanted(edge)]
+def _edge_label(edge: Edge, palette: Palette) -> str:
+    declared = [_html_row(_coloured(text, palette.ink), _LEFT) for text in labels.wanted(edge)]
     found = [
-        _row(f"<B>{_font(line, palette.states[state])}</B>", _LEFT)
+        _html_row(f"<B>{_coloured(line, palette.states[state])}</B>", _LEFT)
         for state, text in labels.findings(edge)
         for line in textwrap.wrap(text, _WIDEST, break_long_words=True) or [""]
     ]
-    return _table([*declared, *found], 'BORDER="0" CELLBORDER="0" CELLSPACING="3" CELLPADDING="0"')
+    return _html_table([*declared, *found], 'BORDER="0" CELLBORDER="0" CELLSPACING="3" CELLPADDING="0"')
 
 
-def _switch(box: SwitchBox, palette: Palette) -> str:
-    cages = "".join(f"<TD>{_cage(at, cage, palette)}</TD>" for at, cage in enumerate(box.cages)) or "<TD></TD>"
-    name = f"<B>{_text(box.name)}</B>  {_font(labels.switch(box), palette.pale)}"
+def _switch_table(box: SwitchBox, palette: Palette) -> str:
+    cages = "".join(f"<TD>{_cage_table(at, cage, palette)}</TD>" for at, cage in enumerate(box.cages)) or "<TD></TD>"
+    name = f"<B>{_escaped_text(box.name)}</B>  {_coloured(labels.switch(box), palette.pale)}"
     head = f'<TD {_LEFT} COLSPAN="{max(1, len(box.cages))}">{name}</TD>'
     shape = (
         f'BORDER="1" COLOR="{palette.pale}" STYLE="ROUNDED" BGCOLOR="{palette.switch}" CELLBORDER="0" CELLSPACING="4"'
     )
-    return _table([f"<TR>{head}</TR>", f"<TR>{cages}</TR>"], shape)
+    return _html_table([f"<TR>{head}</TR>", f"<TR>{cages}</TR>"], shape)
 
 
-def _cage(at: int, box: CageBox, palette: Palette) -> str:
+def _cage_table(at: int, box: CageBox, palette: Palette) -> str:
     legs = "".join(
         f'<TD PORT="c{at}l{number}" BORDER="1" COLOR="{palette.pale}"'
         f' BGCOLOR="{palette.cell if leg.port else palette.switch}" {_LEFT}'
-        f' WIDTH="{_LEG_WIDTH if leg.port else 0}">{_text(leg.interface)}<BR/>'
-        f"{_font(labels.lanes(leg.lanes) + ('' if leg.port else ', free'), palette.pale)}</TD>"
+        f' WIDTH="{_LEG_WIDTH if leg.port else 0}">{_escaped_text(leg.interface)}<BR/>'
+        f"{_coloured(labels.lanes(leg.lanes) + ('' if leg.port else ', free'), palette.pale)}</TD>"
         for number, leg in enumerate(box.legs)
     )
-    name = f"cage {_text(box.name)}  {_font(f'{box.split} {box.medium}', palette.pale)}"
+    name = f"cage {_escaped_text(box.name)}  {_coloured(f'{box.split} {box.medium}', palette.pale)}"
     head = f'<TD {_LEFT} COLSPAN="{len(box.legs)}">{name}</TD>'
     shape = f'BORDER="0" BGCOLOR="{palette.cage}" CELLBORDER="0" CELLSPACING="3" CELLPADDING="4"'
-    return _table([f"<TR>{head}</TR>", f"<TR>{legs}</TR>"], shape)
+    return _html_table([f"<TR>{head}</TR>", f"<TR>{legs}</TR>"], shape)
 
 
-def _node(box: NodeBox, palette: Palette) -> str:
-    ports = [f"<TR>{_port(port, palette)}</TR>" for port in box.ports] or [_row("no cable")]
-    name = _row(
-        f"<B>{_text(box.name)}</B><BR/>{_font(box.vendor, palette.pale)}<BR/>{_font(box.address, palette.pale)}", _LEFT
-    )
+def _node_table(box: NodeBox, palette: Palette) -> str:
+    ports = [f"<TR>{_port_cell(port, palette)}</TR>" for port in box.ports] or [_html_row("no cable")]
+    vendor, address = _coloured(box.vendor, palette.pale), _coloured(box.address, palette.pale)
+    name = _html_row(f"<B>{_escaped_text(box.name)}</B><BR/>{vendor}<BR/>{address}", _LEFT)
     shape = f'BORDER="1" COLOR="{palette.pale}" STYLE="ROUNDED" BGCOLOR="{palette.node}" CELLBORDER="0" CELLSPACING="4"'
-    return _table([*ports, name], shape)
+    return _html_table([*ports, name], shape)
 
 
-def _port(box: PortBox, palette: Palette) -> str:
+def _port_cell(box: PortBox, palette: Palette) -> str:
     halves = "<BR/>".join(
-        "<BR/>".join((_text(half.interface), *_vlan(half.vlan, half.device, palette), f"<B>{_text(half.address)}</B>"))
+        "<BR/>".join(
+            (
+                _escaped_text(half.interface),
+                *_vlan_text(half.vlan, half.device, palette),
+                f"<B>{_escaped_text(half.address)}</B>",
+            )
+        )
         for half in box.halves
     )
     return (
         f'<TD PORT="p{box.number}" BORDER="1" COLOR="{palette.pale}" BGCOLOR="{palette.cell}" CELLPADDING="4" {_LEFT}>'
-        f"{_font(f'port {box.number}', palette.pale)}<BR/>{halves}</TD>"
+        f"{_coloured(f'port {box.number}', palette.pale)}<BR/>{halves}</TD>"
     )
 
 
-def _vlan(vlan: int | None, device: str, palette: Palette) -> Iterable[str]:
-    return () if vlan is None else (_font(f"{device}, VLAN {vlan}", palette.pale),)
+def _vlan_text(vlan: int | None, device: str, palette: Palette) -> Iterable[str]:
+    return () if vlan is None else (_coloured(f"{device}, VLAN {vlan}", palette.pale),)
 
 
-def _table(rows: Iterable[str], shape: str) -> str:
+def _html_table(rows: Iterable[str], shape: str) -> str:
     return f"<TABLE {shape}>{''.join(rows)}</TABLE>"
 
 
-def _row(cell: str, shape: str = "") -> str:
+def _html_row(cell: str, shape: str = "") -> str:
     return f"<TR><TD {shape}>{cell}</TD></TR>"
 
 
-def _font(text: str, colour: str) -> str:
-    return f'<FONT COLOR="{colour}">{_text(text)}</FONT>' if text else ""
+def _coloured(text: str, colour: str) -> str:
+    return f'<FONT COLOR="{colour}">{_escaped_text(text)}</FONT>' if text else ""
 
 
-def _text(text: str) -> str:
+def _escaped_text(text: str) -> str:
     return html.escape(printable_line(text))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A string of DOT: a backslash would begin an escape, an ampersand the name of a sign."""
-    return '"' + _text(text).replace("\\", "\\\\") + '"'
+    return '"' + _escaped_text(text).replace("\\", "\\\\") + '"'

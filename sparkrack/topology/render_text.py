@@ -24,25 +24,25 @@ def render(picture: Topology, console: Console) -> None:
     """
     for line in _switches(picture):
         console.print(line)
-    print_whole(console, _table(picture))
-    for line in (*_findings(picture), _text(labels.title(picture))):
+    print_whole(console, _edge_table(picture))
+    for line in (*_findings(picture), _printable_text(labels.title(picture))):
         console.print(line)
 
 
 def _switches(picture: Topology) -> Iterator[RenderableType]:
     for box in picture.switches:
-        yield _text(f"{box.name}: {labels.switch(box)}")
-        yield from (Padding(_text(line), (0, 0, 0, 2)) for line in _cages(box))
+        yield _printable_text(f"{box.name}: {labels.switch(box)}")
+        yield from (Padding(_printable_text(line), (0, 0, 0, 2)) for line in _cage_lines(box))
 
 
-def _cages(box: SwitchBox) -> Iterator[str]:
+def _cage_lines(box: SwitchBox) -> Iterator[str]:
     for cage in box.cages:
         free = [leg.interface for leg in cage.legs if leg.port is None]
         left = f"; free: {', '.join(free)}" if free else ""
         yield f"cage {cage.name}: {cage.split} {cage.medium}{left}"
 
 
-def _table(picture: Topology) -> Table:
+def _edge_table(picture: Topology) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     tagged = any(half.vlan for node in picture.nodes for port in node.ports for half in port.halves)
     for name in ("port", "half", "address", *(("VLAN",) if tagged else ()), "to", "speed", "MTU"):
@@ -52,33 +52,33 @@ def _table(picture: Topology) -> Table:
     edges = {end: edge for edge in picture.edges for end in (edge.a, edge.b)}
     for node in picture.nodes:
         for port in node.ports:
-            table.add_row(*_row(port, edges[port.name], tagged=tagged, compared=picture.compared))
+            table.add_row(*_edge_row(port, edges[port.name], tagged=tagged, compared=picture.compared))
         if not node.ports:
-            table.add_row(_text(node.name), _text("no cable"))
+            table.add_row(_printable_text(node.name), _printable_text("no cable"))
     return table
 
 
-def _row(port: PortBox, edge: Edge, *, tagged: bool, compared: bool) -> list[Text]:
+def _edge_row(port: PortBox, edge: Edge, *, tagged: bool, compared: bool) -> list[Text]:
     far = edge.b if edge.a == port.name else edge.a
     cells = [
-        _text(port.name),
-        _text(*(half.interface for half in port.halves)),
-        _text(*(half.address for half in port.halves)),
-        *([_text(*(str(half.vlan) for half in port.halves))] if tagged else []),
-        _text(far, labels.lanes(edge.wanted.lanes)),
-        _text(f"{edge.wanted.gbps}G"),
-        _text(str(edge.wanted.mtu)),
+        _printable_text(port.name),
+        _printable_text(*(half.interface for half in port.halves)),
+        _printable_text(*(half.address for half in port.halves)),
+        *([_printable_text(*(str(half.vlan) for half in port.halves))] if tagged else []),
+        _printable_text(far, labels.lanes(edge.wanted.lanes)),
+        _printable_text(f"{edge.wanted.gbps}G"),
+        _printable_text(str(edge.wanted.mtu)),
     ]
-    return [*cells, _text(edge.state, style=_STYLES[edge.state])] if compared else cells
+    return [*cells, _printable_text(edge.state, style=_STYLES[edge.state])] if compared else cells
 
 
 def _findings(picture: Topology) -> Iterator[Text]:
     for edge in picture.edges:
         for state, text in () if edge.state == "fine" else labels.findings(edge):
-            yield _text(f"{edge.a} - {edge.b}: {text}", style=_STYLES[state])
+            yield _printable_text(f"{edge.a} - {edge.b}: {text}", style=_STYLES[state])
 
 
-def _text(*lines: str, style: str = "") -> Text:
+def _printable_text(*lines: str, style: str = "") -> Text:
     """Lines that are neither markup nor controls of the terminal."""
     return Text("\n".join(map(printable_line, lines)), style)
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from core.model.errors import counted, printable_line
-from core.util.tables import print_whole
+from core.util.tables import narrow_parts, print_sentence, print_whole
 from sparkrack.watch.model import (
     ActiveAlert,
     ActiveSilence,
@@ -37,11 +37,11 @@ def show(report: WatchReport, console: Console, *, quiet: bool = False) -> None:
             console.print()
     details = [*unread_lines(report), *switch_lines(report, quiet=quiet), *silence_lines(report, quiet=quiet)]
     for line in details:
-        console.print(line, soft_wrap=True)
+        print_sentence(console, line)
     if details and not quiet:
         console.print()
     for line in (*_alerts(report, quiet), Text(total(report), style="bold")):
-        console.print(line, soft_wrap=True)
+        print_sentence(console, line)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class WatchScreen:
         """Yield what fits on the screen."""
         parts: list[RenderableType] = []
         for table in tables(self.report):
-            parts += [table, Text()]
+            parts += [*narrow_parts(console, table), Text()]
         lines = (
             unread_lines(self.report),
             switch_lines(self.report, quiet=False),

@@ -29,7 +29,7 @@ def certify(work: SwitchBootstrapContext, session: ServiceOffer) -> None:
         session.line.talk(f"{CLOCK.path}/set", f"=date={now:%Y-%m-%d}", f"=time={now:%H:%M:%S}")
         work.say(f"set the clock, which was at {found.clock}")
     if not found.certificate.fingerprint:
-        _make(work, session, found)
+        _make_certificate(work, session, found)
         found = work.needs(session)
     work.write(session, found.service)
     wanted = found.certificate.fingerprint
@@ -47,7 +47,7 @@ def certify(work: SwitchBootstrapContext, session: ServiceOffer) -> None:
         work.say(f"wrote that fingerprint to {work.snapshot.path}")
 
 
-def _make(work: SwitchBootstrapContext, session: ServiceOffer, found: Missing) -> None:
+def _make_certificate(work: SwitchBootstrapContext, session: ServiceOffer, found: Missing) -> None:
     name = found.certificate.name
     if not found.certificate.template:
         switch = work.switch

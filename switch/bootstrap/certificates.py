@@ -38,18 +38,18 @@ def choose(reading: SwitchReading, pinned: str) -> Choice:
     strong, meant for servers, neither expired nor revoked. Raises UnreadableError.
     """
     rows = {key[0]: row for key, row in reading.by_key(CERTIFICATE).items()}
-    fit = {name: fingerprint(row) for name, row in rows.items() if _fit(row)}
+    fit = {name: fingerprint(row) for name, row in rows.items() if _is_fit(row)}
     shown = reading.by_key(SERVICE).get(("api-ssl",), {}).get("certificate", "none")
     for name, row in rows.items():
-        if fingerprint(row) == pinned and _flag(row, "private-key"):
+        if fingerprint(row) == pinned and _flag_is_set(row, "private-key"):
             return Choice(name, pinned)
-    for name in (shown, *_names(len(rows))):
+    for name in (shown, *_candidate_names(len(rows))):
         if name in fit:
             return Choice(name, fit[name])
-    for name in _names(len(rows) + 1):
+    for name in _candidate_names(len(rows) + 1):
         if name not in rows:
             return Choice(name)
-        if not fingerprint(rows[name]) and _strong(rows[name]):
+        if not fingerprint(rows[name]) and _is_strong(rows[name]):
             return Choice(name, template=rows[name][".id"])
     raise UnreadableError(f"{CERTIFICATE.path} leaves no name free")
 
@@ -84,23 +84,23 @@ def sign(name: str) -> Sentence:
     return (f"{CERTIFICATE.path}/sign", f"=number={name}")
 
 
-def _names(most: int) -> Iterator[str]:
+def _candidate_names(most: int) -> Iterator[str]:
     for number in count(1):
         if number > most:
             return
         yield CERTIFICATE_NAME if number == 1 else f"{CERTIFICATE_NAME}-{number}"
 
 
-def _fit(row: Row) -> bool:
-    flags = (_flag(row, "private-key"), not _flag(row, "expired"), not _flag(row, "revoked"))
-    return bool(fingerprint(row)) and all(flags) and _strong(row)
+def _is_fit(row: Row) -> bool:
+    flags = (_flag_is_set(row, "private-key"), not _flag_is_set(row, "expired"), not _flag_is_set(row, "revoked"))
+    return bool(fingerprint(row)) and all(flags) and _is_strong(row)
 
 
-def _strong(row: Row) -> bool:
+def _is_strong(row: Row) -> bool:
     return row.get("key-size") in _STRONG and "tls-server" in row.get("key-usage", "").split(",")
 
 
-def _flag(row: Row, name: str) -> bool:
+def _flag_is_set(row: Row, name: str) -> bool:
     try:
         return canonical(ValueKind.FLAG, row.get(name, "no")) == "yes"
     except ValueError as fault:

@@ -92,13 +92,13 @@ class SwitchBootstrapContext:
     def enter(self, session: ServiceOffer) -> ServiceOffer:
         """Use a login from now on."""
         self.say(f"logged in as {session}")
-        return self._kept(session)
+        return self._keep_session(session)
 
     def open(self, host: str, user: str, password: SecretStr) -> ServiceOffer:
         """Log in over TLS, to the pinned certificate. Raises SwitchError."""
-        return self._kept(open_session(host, self.switch.port, self.pinned, user, password))
+        return self._keep_session(open_session(host, self.switch.port, self.pinned, user, password))
 
-    def _kept(self, session: ServiceOffer) -> ServiceOffer:
+    def _keep_session(self, session: ServiceOffer) -> ServiceOffer:
         self._sessions.append(session)
         session.line.stopped = self.stopped
         return session
@@ -153,7 +153,7 @@ class SwitchBootstrapContext:
         """
         line = session.line
         # The session of a run that was killed may linger; the switch ends it by itself.
-        until(lambda: _free(session), self.options.timeout)
+        until(lambda: _name_is_free(session), self.options.timeout)
         free(line)
         line.talk(*TAKE)
         try:
@@ -180,7 +180,7 @@ def until(true: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-def _free(session: ServiceOffer) -> bool:
+def _name_is_free(session: ServiceOffer) -> bool:
     try:
         free(session.line)
     except CheckError:

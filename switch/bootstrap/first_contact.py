@@ -81,22 +81,22 @@ class FirstContact:
         """The best login there is: ours over the pinned certificate, else the factory's over it, else the
         factory's over the plain API. Raises RefusedError, SwitchError or SecretError."""
         pinned = self.switch.tls.sha256 if self.switch.tls else PLACEHOLDER
-        for host in self._hosts(pinned):
+        for host in self._possible_hosts(pinned):
             found = offered_services(host, self.switch.port)
             if found == pinned:
-                return self._pinned(host, pinned)
+                return self._open_pinned(host, pinned)
             if found and host == self.given and pinned != PLACEHOLDER and not self.replace:
                 raise RefusedError((f"the switch shows certificate {found}, pinned is {pinned}; {_RESET}",))
-        return self._plain(found)
+        return self._open_plain(found)
 
-    def _hosts(self, pinned: str) -> Iterator[str]:
+    def _possible_hosts(self, pinned: str) -> Iterator[str]:
         """Yield the addresses where it may answer; an earlier run may have moved it already."""
         right = str(self.switch.address)
         if pinned != PLACEHOLDER and right != self.given:
             yield right
         yield self.given
 
-    def _pinned(self, host: str, pinned: str) -> ServiceOffer:
+    def _open_pinned(self, host: str, pinned: str) -> ServiceOffer:
         if self.own.there:
             try:
                 return open_session(host, self.switch.port, pinned, self.switch.user, self.own.get())
@@ -104,7 +104,7 @@ class FirstContact:
                 self.refused = True
         return open_session(host, self.switch.port, pinned, FACTORY_USER, self.sticker())
 
-    def _plain(self, found: str | None) -> ServiceOffer:
+    def _open_plain(self, found: str | None) -> ServiceOffer:
         try:
             with socket.create_connection((self.given, self.api_port), SHOW_SECONDS):
                 pass

@@ -65,21 +65,21 @@ def missing(switch: Switch, reading: SwitchReading, situation: Situation) -> Mis
     choice = choose(reading, pinned)
     service: dict[str, str] = {"port": str(switch.port), "certificate": choice.name, "disabled": "no"}
     return Missing(
-        clock=_clock(reading, situation.today),
+        clock=_wrong_clock(reading, situation.today),
         certificate=choice,
         service=diff(SERVICE, [DesiredRow(("api-ssl",), service)], reading.rows(SERVICE)),
         pin="" if choice.fingerprint == pinned else f"{pinned} -> {choice.fingerprint or '(what is made)'}",
         people=(
             *diff(GROUP, [DesiredRow((OWNER_GROUP,), {"policy": OWNER_POLICY})], reading.rows(GROUP)),
-            *diff(USER, [_user(switch)], reading.rows(USER)),
+            *diff(USER, [_user_row(switch)], reading.rows(USER)),
         ),
         address=_address(switch, reading, situation),
-        old=_old(switch, reading, situation),
-        logins=_logins(reading, situation.disable),
+        old=_old_address_changes(switch, reading, situation),
+        logins=_login_changes(reading, situation.disable),
     )
 
 
-def _clock(reading: SwitchReading, today: date) -> str:
+def _wrong_clock(reading: SwitchReading, today: date) -> str:
     """The date of the switch when it is days off. A unit without a battery may begin in 1970 (inferred); its
     certificate would have expired as soon as the time is right."""
     found = reading.only(CLOCK).get("date", "")
@@ -90,7 +90,7 @@ def _clock(reading: SwitchReading, today: date) -> str:
     return found if days > 1 else ""
 
 
-def _user(switch: Switch) -> DesiredRow:
+def _user_row(switch: Switch) -> DesiredRow:
     return DesiredRow((switch.user,), {"group": OWNER_GROUP, "password": switch.password, "disabled": "no"})
 
 
@@ -100,7 +100,7 @@ def _address(switch: Switch, reading: SwitchReading, situation: Situation) -> tu
         return ()  # it answers there, regardless of its table
     rows = reading.rows(ADDRESS)
     for row in rows:
-        if _ip(row) == wanted:
+        if _address_of(row) == wanted:
             return diff(ADDRESS, [DesiredRow((row["address"],), {"disabled": "no"})], rows)
     fields = {"interface": _interface(switch, reading, situation.host), "disabled": "no"}
     return diff(ADDRESS, [DesiredRow((f"{wanted}/{situation.prefix}",), fields)], rows)
@@ -108,7 +108,7 @@ def _address(switch: Switch, reading: SwitchReading, situation: Situation) -> tu
 
 def _interface(switch: Switch, reading: SwitchReading, host: str) -> str:
     """Return the interface for the address: that of the address it answers at, else its bridge."""
-    beside = next((row.get("interface") for row in reading.rows(ADDRESS) if _ip(row) == host), None)
+    beside = next((row.get("interface") for row in reading.rows(ADDRESS) if _address_of(row) == host), None)
     if beside:
         return beside
     if (switch.bridge,) in reading.by_key(BRIDGE):
@@ -116,17 +116,17 @@ def _interface(switch: Switch, reading: SwitchReading, host: str) -> str:
     raise RefusedError((f"no interface has {host}, and there is no bridge {switch.bridge} to give an address to",))
 
 
-def _old(switch: Switch, reading: SwitchReading, situation: Situation) -> tuple[RowChange, ...]:
+def _old_address_changes(switch: Switch, reading: SwitchReading, situation: Situation) -> tuple[RowChange, ...]:
     """The address that the user named and the factory's, once the right one is there."""
     rows = reading.rows(ADDRESS)
     right = str(switch.address)
-    if situation.stay or not any(_ip(row) == right and not _off(row) for row in rows):
+    if situation.stay or not any(_address_of(row) == right and not _is_disabled(row) for row in rows):
         return ()
     gone = {situation.given, FACTORY_ADDRESS} - {right}
-    return surplus(ADDRESS, [(row["address"],) for row in rows if _ip(row) not in gone], rows)
+    return surplus(ADDRESS, [(row["address"],) for row in rows if _address_of(row) not in gone], rows)
 
 
-def _logins(reading: SwitchReading, disable: bool) -> tuple[RowChange, ...]:
+def _login_changes(reading: SwitchReading, disable: bool) -> tuple[RowChange, ...]:
     # claim: switch.users.policies
     admin = [DesiredRow((FACTORY_USER,), {"disabled": "yes"})]
     there = (FACTORY_USER,) in reading.by_key(USER)
@@ -136,9 +136,9 @@ def _logins(reading: SwitchReading, disable: bool) -> tuple[RowChange, ...]:
     )
 
 
-def _ip(row: Row) -> str:
+def _address_of(row: Row) -> str:
     return row.get("address", "").partition("/")[0]
 
 
-def _off(row: Row) -> bool:
+def _is_disabled(row: Row) -> bool:
     return canonical(ValueKind.FLAG, row.get("disabled", "no")) == "yes"

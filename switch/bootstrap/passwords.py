@@ -55,7 +55,7 @@ class Password:
         assert self.ref.file is not None  # noqa: S101 - else it is there
         fault = ""
         try:
-            _keep(self.ref.file, secrets.token_urlsafe(BITS // 8))
+            _keep_file(self.ref.file, secrets.token_urlsafe(BITS // 8))
         except FileExistsError:
             return False  # another process created it at the same moment: that one counts
         except OSError as error:
@@ -83,7 +83,7 @@ def weakness(text: str) -> str:
     return ""
 
 
-def _keep(path: Path, text: str) -> None:
+def _keep_file(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 600
     try:
         with os.fdopen(handle, "w") as file:

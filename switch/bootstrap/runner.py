@@ -41,13 +41,13 @@ class SwitchBootstrap:
         ConfigError at the step that failed. The next run detects the completed steps.
         """
         try:
-            return self._run(dry)
+            return self._run_steps(dry)
         finally:
             self.work.close()
 
-    def _run(self, dry: bool) -> bool:
+    def _run_steps(self, dry: bool) -> bool:
         work = self.work
-        self._check()
+        self._check_without_connection()
         asked: list[SecretStr] = []
 
         def sticker() -> SecretStr:
@@ -59,7 +59,7 @@ class SwitchBootstrap:
         work.step("find its address and log in")
         session = work.enter(contact.find())
         work.step("read its identity")
-        self._judge(session)
+        self._check_identity(session)
         if dry:
             work.step("read what is missing")
             missing = work.needs(session).lines
@@ -86,7 +86,7 @@ class SwitchBootstrap:
             raise CheckError(f"still missing: {'; '.join(left)}")
         return True
 
-    def _check(self) -> None:
+    def _check_without_connection(self) -> None:
         """Everything that can be refused without a connection."""
         switch = self.work.switch
         if switch.tls is False:
@@ -97,7 +97,7 @@ class SwitchBootstrap:
         if self.work.own.there:
             self.work.own.get()
 
-    def _judge(self, session: ServiceOffer) -> None:
+    def _check_identity(self, session: ServiceOffer) -> None:
         """The identity gate: nothing is written to another unit than rack.yaml means."""
         work = self.work
         reading = work.read(session, GATE)

@@ -59,14 +59,14 @@ def parts(rack: Rack, switch: Switch, seen: DeviceContext) -> tuple[ChangeGroup,
 
 def menus_of(rack: Rack, switch: Switch) -> tuple[Menu, ...]:
     """The menus that a run for this declaration reads: those it compares, and those that its gates need."""
-    return tuple(dict.fromkeys((*_ALWAYS, *(share.menu for share in _shares(rack, switch)))))
+    return tuple(dict.fromkeys((*_ALWAYS, *(share.menu for share in _role_shares(rack, switch)))))
 
 
 def optional_of(rack: Rack, switch: Switch) -> tuple[Menu, ...]:
     """Return those menus that a switch may lack."""
-    return tuple(share.menu for share in _shares(rack, switch) if share.optional)
+    return tuple(share.menu for share in _role_shares(rack, switch) if share.optional)
 
 
-def _shares(rack: Rack, switch: Switch) -> tuple[MenuDesired, ...]:
+def _role_shares(rack: Rack, switch: Switch) -> tuple[MenuDesired, ...]:
     """The shares for a switch nothing is known of yet; their menus do not depend on what it reads."""
     return tuple(share for part in parts(rack, switch, DeviceContext()) for share in part.shares)

@@ -40,7 +40,7 @@ def people(switch: Switch) -> Iterator[ChangeGroup]:
     shares = []
     if switch.reader:
         shares.append(MenuDesired(GROUP, (DesiredRow((READER_GROUP,), {"policy": READER_POLICY}),)))
-    users = tuple(_reader(switch))
+    users = tuple(_reader_rows(switch))
     purge = "users" in switch.purge
     shares.append(MenuDesired(USER, users, purge=purge, spared=frozenset({(switch.user,)}), listed=True))
     yield ChangeGroup("users", tuple(shares))
@@ -48,7 +48,7 @@ def people(switch: Switch) -> Iterator[ChangeGroup]:
         yield ChangeGroup("scripts", (MenuDesired(SCHEDULER, purge=True), MenuDesired(SCRIPT, purge=True)))
 
 
-def _reader(switch: Switch) -> Iterator[DesiredRow]:
+def _reader_rows(switch: Switch) -> Iterator[DesiredRow]:
     if switch.reader:
         # The password is set with the row: a switch never prints it, so it cannot be compared later.
         fields: dict[str, Value] = {"group": READER_GROUP, "password": switch.reader.password, "disabled": "no"}
@@ -61,20 +61,20 @@ def services(switch: Switch, seen: DeviceContext) -> Iterator[ChangeGroup]:
     """Return services for the management subnets only, those with clear text disabled, and no access by MAC address."""
     rows = tuple(_services(switch, seen))
     if rows:
-        yield ChangeGroup("services", (MenuDesired(SERVICE, rows),), _closes)
+        yield ChangeGroup("services", (MenuDesired(SERVICE, rows),), _effect_on_access)
     if switch.management is not None:
         yield ChangeGroup(
             "servers without an address",
             (
-                _one(MAC_TELNET, "allowed-interface-list", "none"),
-                _one(MAC_WINBOX, "allowed-interface-list", "none"),
-                _one(MAC_PING, "enabled", "no"),
-                _one(BANDWIDTH_SERVER, "enabled", "no"),
+                _single_setting(MAC_TELNET, "allowed-interface-list", "none"),
+                _single_setting(MAC_WINBOX, "allowed-interface-list", "none"),
+                _single_setting(MAC_PING, "enabled", "no"),
+                _single_setting(BANDWIDTH_SERVER, "enabled", "no"),
             ),
         )
 
 
-def _one(menu: Menu, name: str, value: str) -> MenuDesired:
+def _single_setting(menu: Menu, name: str, value: str) -> MenuDesired:
     return MenuDesired(menu, (DesiredRow((), {name: value}),))
 
 
@@ -92,6 +92,6 @@ def _services(switch: Switch, seen: DeviceContext) -> Iterator[DesiredRow]:
         yield DesiredRow(("www-ssl",), {"disabled": "no", **port, **shown, **subnets})
 
 
-def _closes(changes: tuple[RowChange, ...]) -> str:
+def _effect_on_access(changes: tuple[RowChange, ...]) -> str:
     off = [change.row for change in changes if ("disabled", "yes") in change.values]
     return f"closes {', '.join(off)}" if off else "changes who may connect"

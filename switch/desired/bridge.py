@@ -32,7 +32,7 @@ def parts(rack: Rack, switch: Switch, seen: DeviceContext) -> Iterator[ChangeGro
     filters = {"vlan-filtering": "yes"} if rack.fabric.vlans and seen.lacks(switch.bridge) else {}
     bridge = DesiredRow((switch.bridge,), {"disabled": "no", **filters})
     yield ChangeGroup(f"bridge {switch.bridge}", (MenuDesired(BRIDGE, (bridge,)),))
-    yield ChangeGroup("VLANs of the fabric", (_vlans(rack, switch, legs),))
+    yield ChangeGroup("VLANs of the fabric", (_vlan_menu(rack, switch, legs),))
     ports = tuple(DesiredRow((name,), {"bridge": switch.bridge, "hw": "yes", "disabled": "no"}) for name in legs)
     # Companion lanes are ports by default, and the management ports are needed for our own session.
     spared = frozenset((name,) for name in (*seen.names.values(), *seen.bonds.values()))
@@ -49,7 +49,7 @@ def filtering(rack: Rack, switch: Switch, seen: DeviceContext) -> Iterator[Chang
         )
 
 
-def _vlans(rack: Rack, switch: Switch, legs: tuple[str, ...]) -> MenuDesired:
+def _vlan_menu(rack: Rack, switch: Switch, legs: tuple[str, ...]) -> MenuDesired:
     """Every leg carries both halves of its port, so each VLAN is tagged on all of them. The bridge itself is not a
     member: there are no logins over the fabric.
     """

@@ -40,14 +40,14 @@ def policy_parts(policy: Policy, legs: Mapping[str, int], seen: DeviceContext) -
     if policy == "leave":
         return
     if policy in ("ecn", "roce"):
-        yield ChangeGroup("traffic classes", tuple(_classes(seen, lossless=policy == "roce")), _halts)
+        yield ChangeGroup("traffic classes", tuple(_classes(seen, lossless=policy == "roce")), _effect_on_traffic)
     if policy == "roce":
         yield ChangeGroup(
             "priority flow control announced to the nodes",
             # claim: lossless.dcbx
             (MenuDesired(DISCOVERY, (DesiredRow((), {"lldp-dcbx": "yes"}),)),),
         )
-    yield ChangeGroup("traffic classes of the legs", (_ports(policy, legs, seen),), _applies)
+    yield ChangeGroup("traffic classes of the legs", (_port_menus(policy, legs, seen),), _applies)
 
 
 # claim: switch.qos.ecn-only
@@ -77,7 +77,7 @@ def _classes(seen: DeviceContext, *, lossless: bool) -> Iterator[MenuDesired]:
         yield MenuDesired(SETTINGS, (DesiredRow((), {"lossless-traffic-class": roce, "lossless-buffers": "auto"}),))
 
 
-def _ports(policy: Policy, legs: Mapping[str, int], seen: DeviceContext) -> MenuDesired:
+def _port_menus(policy: Policy, legs: Mapping[str, int], seen: DeviceContext) -> MenuDesired:
     """Without a policy the legs are taken out of it, where the switch has such tables at all."""
     classed = policy in ("ecn", "roce")
     wanted = []
@@ -90,7 +90,7 @@ def _ports(policy: Policy, legs: Mapping[str, int], seen: DeviceContext) -> Menu
     return MenuDesired(QOS_PORT, tuple(wanted), optional=not classed)
 
 
-def _halts(changes: tuple[RowChange, ...]) -> str:
+def _effect_on_traffic(changes: tuple[RowChange, ...]) -> str:
     stops = any(change.menu in (QUEUE, SETTINGS) for change in changes)
     return "halts traffic of all ports for a moment" if stops else "disturbs nothing"
 

@@ -59,13 +59,15 @@ class QosNames:
         found = {}
         for key, menu, fields in wanted:
             rows = reading.rows(menu) if menu.path in reading.tables else ()
-            names = [row.get("name", "") for row in rows if all(_means(menu, row, *field) for field in fields.items())]
+            names = [
+                row.get("name", "") for row in rows if all(_means_same(menu, row, *field) for field in fields.items())
+            ]
             own = str(cls.__dataclass_fields__[key].default)
             found[key] = next((name for name in names if name), own) if own not in names else own
         return cls(**found)
 
 
-def _means(menu: Menu, row: Row, name: str, value: str) -> bool:
+def _means_same(menu: Menu, row: Row, name: str, value: str) -> bool:
     spec = menu.fields[name]
     try:
         return canonical(spec.kind, row.get(name, spec.default or "")) == canonical(spec.kind, value)
@@ -77,7 +79,7 @@ def _means(menu: Menu, row: Row, name: str, value: str) -> bool:
 def bonds_of(reading: SwitchReading) -> dict[str, str]:
     """The name of the enabled bond that each interface is a slave of, by the interface's present name."""
     rows = reading.rows(BONDING) if BONDING.path in reading.tables else ()
-    enabled = (row for row in rows if not _means(BONDING, row, "disabled", "yes"))
+    enabled = (row for row in rows if not _means_same(BONDING, row, "disabled", "yes"))
     return {slave: row.get("name", "") for row in enabled for slave in row.get("slaves", "").split(",") if slave}
 
 

@@ -21,22 +21,26 @@ TOPICS = ("info", "error", "warning", "critical")
 def parts(rack: Rack, switch: Switch) -> Iterator[ChangeGroup]:
     """One part for each key of rack.yaml that is there; an absent key leaves the menu alone."""
     if switch.identity is not None:
-        yield _one("identity", IDENTITY, name=switch.identity)
+        yield _single_row_group("identity", IDENTITY, name=switch.identity)
     if switch.time_zone is not None:
-        yield _one("time zone", CLOCK, **{"time-zone-autodetect": "no", "time-zone-name": switch.time_zone})
+        yield _single_row_group(
+            "time zone", CLOCK, **{"time-zone-autodetect": "no", "time-zone-name": switch.time_zone}
+        )
     if switch.ntp is not None:
-        yield _one("time servers", NTP_CLIENT, enabled="yes", mode="unicast", servers=_addresses(switch.ntp))
+        yield _single_row_group(
+            "time servers", NTP_CLIENT, enabled="yes", mode="unicast", servers=_addresses(switch.ntp)
+        )
     if switch.dns is not None:
-        yield _one("name servers", DNS, servers=_addresses(switch.dns))
+        yield _single_row_group("name servers", DNS, servers=_addresses(switch.dns))
     if switch.lldp is not None:
-        yield _one("neighbour discovery", DISCOVERY, **_discovery(switch.lldp))
+        yield _single_row_group("neighbour discovery", DISCOVERY, **_discovery(switch.lldp))
     if switch.syslog is not None:
-        yield _syslog(rack, switch)
+        yield _syslog_group(rack, switch)
     if switch.snmp is not None:
-        yield _snmp(switch)
+        yield _snmp_group(switch)
 
 
-def _one(title: str, menu: Menu, **fields: str) -> ChangeGroup:
+def _single_row_group(title: str, menu: Menu, **fields: str) -> ChangeGroup:
     return ChangeGroup(title, (MenuDesired(menu, (DesiredRow((), fields),)),))
 
 
@@ -51,7 +55,7 @@ def _discovery(lldp: bool) -> dict[str, str]:
     return {"discover-interface-list": "all", "protocol": "lldp", "mode": "tx-and-rx"}
 
 
-def _syslog(rack: Rack, switch: Switch) -> ChangeGroup:
+def _syslog_group(rack: Rack, switch: Switch) -> ChangeGroup:
     head = next(iter(rack.nodes.values()))
     address = str(head.address if switch.syslog == "head" else switch.syslog)
     action = DesiredRow((LOG_NAME,), {"target": "remote", "remote": address, "remote-log-format": "syslog"})
@@ -59,10 +63,10 @@ def _syslog(rack: Rack, switch: Switch) -> ChangeGroup:
     return ChangeGroup("remote log", (MenuDesired(LOG_ACTION, (action,)), MenuDesired(LOGGING, rules)))
 
 
-def _snmp(switch: Switch) -> ChangeGroup:
+def _snmp_group(switch: Switch) -> ChangeGroup:
     """Off, or version 3 with authentication and encryption, and no access with the community public."""
     if switch.snmp is False or switch.snmp is None:
-        return _one("SNMP", SNMP, enabled="no")
+        return _single_row_group("SNMP", SNMP, enabled="no")
     fields: dict[str, Value] = {
         "security": "private",
         "read-access": "yes",

@@ -35,12 +35,12 @@ def differences(before: SwitchReading, after: SwitchReading) -> UpgradeDifferenc
         elif menu.path in after.absent:
             changed.append(f"- {menu.path}: the whole menu")
         else:
-            changed += _rows(menu, before, after, added)
+            changed += _row_lines(menu, before, after, added)
     counted = (f"{what} ({count} rows)" if count > 1 else what for what, count in added.items())
     return UpgradeDifferences(tuple(changed), tuple(counted))
 
 
-def _rows(menu: Menu, before: SwitchReading, after: SwitchReading, added: Counter[str]) -> Iterator[str]:
+def _row_lines(menu: Menu, before: SwitchReading, after: SwitchReading, added: Counter[str]) -> Iterator[str]:
     then, now = _by_key(menu, before), _by_key(menu, after)
     for key in dict.fromkeys((*then, *now)):
         named = visible(f"{menu.path} {' '.join(key)}".rstrip())
@@ -53,7 +53,7 @@ def _rows(menu: Menu, before: SwitchReading, after: SwitchReading, added: Counte
             else:
                 yield f"+ {named}"
         for was, row in zip(old, new, strict=False):
-            yield from _fields(menu, named, was, row, added)
+            yield from _field_lines(menu, named, was, row, added)
 
 
 def _by_key(menu: Menu, reading: SwitchReading) -> dict[Key, list[Row]]:
@@ -63,12 +63,12 @@ def _by_key(menu: Menu, reading: SwitchReading) -> dict[Key, list[Row]]:
     return rows
 
 
-def _fields(menu: Menu, named: str, was: Row, row: Row, added: Counter[str]) -> Iterator[str]:
+def _field_lines(menu: Menu, named: str, was: Row, row: Row, added: Counter[str]) -> Iterator[str]:
     for name, spec in menu.fields.items():
         if spec.volatile or spec.secret or not (menu.counts(name, was) and menu.counts(name, row)):
             continue
         old, new = was.get(name, spec.default), row.get(name, spec.default)
-        if _meant(menu, name, old) == _meant(menu, name, new):
+        if _meant_value(menu, name, old) == _meant_value(menu, name, new):
             continue
         if name not in was:
             added[f"{menu.path}: {name}"] += 1
@@ -78,7 +78,7 @@ def _fields(menu: Menu, named: str, was: Row, row: Row, added: Counter[str]) -> 
             yield f"~ {named}: {name} {visible(old or '(none)')} -> {visible(new or '(none)')}"
 
 
-def _meant(menu: Menu, name: str, text: str | None) -> str:
+def _meant_value(menu: Menu, name: str, text: str | None) -> str:
     try:
         return canonical(menu.fields[name].kind, text) if text else ""
     except ValueError:

@@ -74,7 +74,7 @@ def read_folder(folder: Path, sums: Path | None = None) -> PackageFolder:
             found.append(_package(path))
         except RefusedError as fault:
             reasons += fault.reasons
-    reasons += _checksums(found, *_sums(folder, sums))
+    reasons += _checksums(found, *_read_checksums(folder, sums))
     for what, values in (
         ("version", {package.version for package in found}),
         ("architecture", {package.architecture for package in found}),
@@ -119,7 +119,7 @@ def _package(path: Path) -> PackageFile:
     return PackageFile(path, named["name"], named["version"], named["architecture"], status.st_size, digest)
 
 
-def _sums(folder: Path, sums: Path | None) -> tuple[Path, Mapping[str, str] | None]:
+def _read_checksums(folder: Path, sums: Path | None) -> tuple[Path, Mapping[str, str] | None]:
     """The file of checksums, and its lines by name; None when there is no such file."""
     path = sums or folder / SUMS
     if sums is None and not path.exists():

@@ -130,13 +130,13 @@ def _blockers(switch: Switch, folder: PackageFolder, plan: UpgradePlan, needed: 
             f"{unit.fetch}, then press its reset or mode button within 5 minutes. Or copy the packages to it (WinBox, "
             "SFTP), and run again"
         )
-    space = _space(plan, absent)
+    space = _needed_bytes(plan, absent)
     # claim: switch.upgrade.space
     if unit.free < space:
         yield f"the device has {unit.free} bytes free; {space} are needed for the packages and their installation"
 
 
-def _space(plan: UpgradePlan, absent: list[PackageFile]) -> int:
+def _needed_bytes(plan: UpgradePlan, absent: list[PackageFile]) -> int:
     """Bytes for the files, and as much again to install them. That no more is needed is inferred."""
     present = {package.file: plan.unit.files.get(package.file) or 0 for package in absent}
     uploads = sum(package.size - min(present[package.file], package.size) for package in absent)

@@ -150,7 +150,7 @@ class SwitchUpgrade:
     def plan(self) -> UpgradePlan:
         """Read the switch and return the steps. Raises RefusedError, SwitchError or UnreadableError."""
         self._line.connect()
-        return plan_upgrade(self.switch, self.folder, self._unit())
+        return plan_upgrade(self.switch, self.folder, self._read_unit())
 
     @property
     def lost(self) -> bool:
@@ -166,13 +166,13 @@ class SwitchUpgrade:
         UnreadableError or SecretError at the step that failed.
         """
         if plan.installs or (plan.firmware and self._open_backup(plan.unit.serial) is None):
-            self._keep()
+            self._keep_backup()
         if plan.installs:
             self._install(plan)
-        unit = self._same(plan.unit)
+        unit = self._read_same_unit(plan.unit)
         if unit.firmware[0] != unit.firmware[1]:
             self._upgrade_firmware(unit)
-        return self._verify(plan)
+        return self._compare_configuration(plan)
 
     def compare(self, plan: UpgradePlan) -> bool | None:
         """Compare the configuration with the backup of an upgrade that was interrupted before it could; None when there
@@ -185,18 +185,18 @@ class SwitchUpgrade:
         line.stopped = lambda: self.stopped()
         return line
 
-    def _unit(self) -> SwitchUnit:
+    def _read_unit(self) -> SwitchUnit:
         return read_unit(lambda sentence: self._line.talk(*sentence))
 
-    def _same(self, before: SwitchUnit) -> SwitchUnit:
+    def _read_same_unit(self, before: SwitchUnit) -> SwitchUnit:
         """Read the unit again, which must be the same one. Raises CheckError."""
-        unit = self._unit()
+        unit = self._read_unit()
         for what, was, now in (("serial number", before.serial, unit.serial), ("identity", before.name, unit.name)):
             if was != now:
                 raise CheckError(f"its {what} was {was or '(none)'} and is {now or '(none)'}: another switch answers")
         return unit
 
-    def _keep(self) -> None:
+    def _keep_backup(self) -> None:
         name = f"sparkrack-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
         keeper = backup.Keeper(self.place, self.switch.backups, lambda: self.login.password)
         self.say(f"backup kept in {keeper.keep(self._line, name)}")
@@ -210,32 +210,32 @@ class SwitchUpgrade:
         return None
 
     def _install(self, plan: UpgradePlan) -> None:
-        self._upload(plan)
+        self._upload_packages(plan)
         self._restart(REBOOT)
-        unit = self._same(plan.unit)
+        unit = self._read_same_unit(plan.unit)
         # MikroTik's manual installs uploaded packages by a restart; some reports of 7.18 and later by this command.
         if _lacking(unit, plan) and any(package.file in unit.files for package in plan.installs):
             self.say("the restart did not install the packages, which are still there; asking RouterOS to install them")
             with suppress(SentenceError):
                 self._restart(APPLY_CHANGES)
-                unit = self._same(plan.unit)
+                unit = self._read_same_unit(plan.unit)
         if lacking := _lacking(unit, plan):
             raise CheckError(
                 f"the switch restarted and runs RouterOS {unit.version}; it did not install {', '.join(lacking)}"
-                f"{self._log('install', 'upgrade', 'package')}"
+                f"{self._newest_lines('install', 'upgrade', 'package')}"
             )
         self.say(f"runs RouterOS {unit.version}")
 
-    def _upload(self, plan: UpgradePlan) -> None:
+    def _upload_packages(self, plan: UpgradePlan) -> None:
         missing = [package for package in plan.installs if not self._present(package)]
         if not missing:
             return
         files = {package.file: package.path for package in missing}
         with PackageServer(files, (self.login.host, self.login.port), self.listen) as server:
             for package in missing:
-                self._fetch(server, package)
+                self._fetch_package(server, package)
 
-    def _fetch(self, server: PackageServer, package: PackageFile) -> None:
+    def _fetch_package(self, server: PackageServer, package: PackageFile) -> None:
         self.say(f"the switch downloads {package.file} ({package.size / 1024**2:.1f} MiB) from {server.place}")
         line = self._connection(timeout=FETCH_SECONDS)
         line.connect()
@@ -282,17 +282,18 @@ class SwitchUpgrade:
                 break
             time.sleep(POLL_SECONDS)
         self._restart(REBOOT)
-        current, offered = self._same(unit).firmware
+        current, offered = self._read_same_unit(unit).firmware
         if current != offered:
             raise CheckError(
-                f"the switch restarted with firmware {current}, and {offered} is there for it{self._log('irmware')}"
+                f"the switch restarted with firmware {current}, and {offered} is there for it"
+                f"{self._newest_lines('irmware')}"
             )
         self.say(f"runs firmware {current}")
 
     def _written(self) -> set[str]:
         return {row.get(".id", "") for row in self._line.talk("/log/print") if _WRITTEN in row.get("message", "")}
 
-    def _log(self, *words: str) -> str:
+    def _newest_lines(self, *words: str) -> str:
         """The newest lines of the log that have one of `words`, for the end of a message."""
         try:
             rows = self._line.talk("/log/print")
@@ -303,7 +304,7 @@ class SwitchUpgrade:
 
     def _restart(self, command: str) -> None:
         """Restart the switch and wait until it is back, in a new session. Raises CheckError or SwitchError."""
-        uptime, begin = self._unit().uptime, time.monotonic()
+        uptime, begin = self._read_unit().uptime, time.monotonic()
         self.say("restarts")
         # The answer may be lost with the connection.
         with suppress(SessionError):
@@ -318,7 +319,7 @@ class SwitchUpgrade:
             try:
                 self._line.connect()
                 # Uptime is in whole seconds.
-                if down or self._unit().uptime + 1.5 < uptime + passed:
+                if down or self._read_unit().uptime + 1.5 < uptime + passed:
                     break
             except (LoginError, CertificateError, StoppedError):
                 raise
@@ -338,8 +339,8 @@ class SwitchUpgrade:
             time.sleep(POLL_SECONDS)
         self.say(f"is back after {time.monotonic() - begin:.0f} s")
 
-    def _verify(self, plan: UpgradePlan) -> bool:
-        unit = self._same(plan.unit)
+    def _compare_configuration(self, plan: UpgradePlan) -> bool:
+        unit = self._read_same_unit(plan.unit)
         if lacking := _lacking(unit, plan):
             raise CheckError(f"the switch does not have {', '.join(lacking)} of RouterOS {plan.version}; run again")
         kept = self._open_backup(unit.serial)
@@ -356,9 +357,9 @@ class SwitchUpgrade:
         export = backup.fetch_export(self._line, kept.name)
         try:
             if lines := export_diff(regular_file.read_bytes(kept / "export.rsc"), export):
-                _write(kept / "export.diff", "\n".join(lines) + "\n")
+                _write_file(kept / "export.diff", "\n".join(lines) + "\n")
                 self.say(f"the text export reads otherwise than before, see {kept / 'export.diff'}")
-            _write(kept / COMPARED, "".join(f"{line}\n" for line in found.changed))
+            _write_file(kept / COMPARED, "".join(f"{line}\n" for line in found.changed))
         except OSError as fault:
             raise CheckError(f"{kept}: the text exports could not be compared: {fault.strerror}") from None
         if not found.changed:
@@ -370,6 +371,6 @@ def _lacking(unit: SwitchUnit, plan: UpgradePlan) -> list[str]:
     return [package.name for package in plan.installs if unit.packages.get(package.name) != package.version]
 
 
-def _write(path: Path, text: str) -> None:
+def _write_file(path: Path, text: str) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)

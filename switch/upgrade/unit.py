@@ -86,60 +86,60 @@ class SwitchUnit:
 def read_unit(ask: Ask) -> SwitchUnit:
     """Read the unit. Raises UnreadableError for an answer no switch would give, and the exceptions of `ask`."""
     reading = read_switch(ask, ())
-    system = _only(ask, SYSTEM)
+    system = _single_row(ask, SYSTEM)
     rows = ask(PACKAGES.sentence())
     mode = _if_there(ask, (f"{DEVICE_MODE.path}/print", "=.proplist=mode,fetch,flagged"))
-    installed = [row for row in rows if _flag(row, "available") == "no"]
+    installed = [row for row in rows if _flag_value(row, "available") == "no"]
     return SwitchUnit(
         reading=reading,
-        name=_only(ask, IDENTITY).get("name", ""),
+        name=_single_row(ask, IDENTITY).get("name", ""),
         architecture=system.get("architecture-name", ""),
-        free=_number(system, "free-hdd-space"),
-        uptime=_uptime(system),
+        free=_whole_number(system, "free-hdd-space"),
+        uptime=_uptime_seconds(system),
         packages={row.get("name", ""): row.get("version", "") for row in installed},
-        disabled=frozenset(row.get("name", "") for row in installed if _flag(row, "disabled") == "yes"),
-        files={row.get("name", ""): _size(row) for row in ask(FILES.sentence())},
-        fetch=_fetch(mode),
+        disabled=frozenset(row.get("name", "") for row in installed if _flag_value(row, "disabled") == "yes"),
+        files={row.get("name", ""): _size_bytes(row) for row in ask(FILES.sentence())},
+        fetch=_fetch_refusal(mode),
         marked=marked_as_compromised(mode),
         held=next((holder(row) for row in _if_there(ask, SAFE_MODE.sentence()) if enabled(row)), ""),
         armed=tuple(name for row in ask(SCHEDULER.sentence()) if is_timer(name := row.get("name", ""))),
     )
 
 
-def _only(ask: Ask, menu: Menu) -> Mapping[str, str]:
+def _single_row(ask: Ask, menu: Menu) -> Mapping[str, str]:
     rows = ask(menu.sentence())
     if len(rows) != 1:
         raise UnreadableError(f"{menu.path} has {len(rows)} rows; 1 is expected")
     return rows[0]
 
 
-def _flag(row: Mapping[str, str], name: str) -> str:
+def _flag_value(row: Mapping[str, str], name: str) -> str:
     try:
         return canonical(ValueKind.FLAG, row.get(name, "no"))
     except ValueError as fault:
         raise UnreadableError(f"{PACKAGES.path} {name}: {fault}") from None
 
 
-def _number(row: Mapping[str, str], name: str) -> int:
+def _whole_number(row: Mapping[str, str], name: str) -> int:
     text = row.get(name, "")
     if not text.isdecimal():
         raise UnreadableError(f"{SYSTEM.path} {name}: {text!r} is not a number of bytes")
     return int(text)
 
 
-def _uptime(row: Mapping[str, str]) -> float:
+def _uptime_seconds(row: Mapping[str, str]) -> float:
     try:
         return milliseconds(row.get("uptime", "")) / 1000
     except ValueError as fault:
         raise UnreadableError(f"{SYSTEM.path} uptime: {fault}") from None
 
 
-def _size(row: Mapping[str, str]) -> int | None:
+def _size_bytes(row: Mapping[str, str]) -> int | None:
     text = row.get("size", "")
     return int(text) if text.isdecimal() else None
 
 
-def _fetch(rows: Sequence[Row]) -> str:
+def _fetch_refusal(rows: Sequence[Row]) -> str:
     """Why /tool/fetch is off (MikroTik manual, 'Device mode': off in mode home; not among what a mark turns off)."""
     row = rows[0] if rows else {}
     if row.get("fetch", "no" if row.get("mode") == "home" else "yes") in ("no", "false"):

@@ -191,7 +191,7 @@ def _second_script(kept: Kept, _patch: pytest.MonkeyPatch) -> None:
 
 def _a_port_goes_down(_kept: Kept, patch: pytest.MonkeyPatch) -> None:
     counts = iter(({"qsfp56-dd-1-1": "1"}, {"qsfp56-dd-1-1": "2"}))
-    patch.setattr(trials, "_downs", lambda _line: next(counts))
+    patch.setattr(trials, "_link_losses", lambda _line: next(counts))
 
 
 def _release_before_the_end(_kept: Kept, patch: pytest.MonkeyPatch) -> None:

@@ -73,4 +73,4 @@ def test_the_leg_of_a_dead_node(workdir: Workdir, nodes: Nodes) -> None:
     assert (found["verdict"], found["confidence"]) == ("power", "medium"), found["reason"]
     assert "power, or a reset without a record" in found["reason"]
     os.utime(nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(pulled - 120, 'the last line', 'vllm')}\n"))
-    assert autopsy(workdir, nodes)["verdict"] == "unknown", "a journal that is silent for two minutes is no sign"
+    assert autopsy(workdir, nodes)["verdict"] == "unknown", "a journal that is silent for two minutes is not a sign"

@@ -106,7 +106,7 @@ def test_a_password_that_was_changed_here_is_given_again(box: Workdir) -> None:
     assert f"gave sparkrack the password of file {box.own}" in text
     (box.folder / "admin").unlink()
     box.own.write_text(box.own.read_text().strip() + "-made-as-long-as-a-made-one\n")
-    assert box.run(password=False)[0] == 1  # nobody is left who could give it
+    assert box.run(password=False)[0] == 1  # no one is left who could give it
 
 
 def test_admin_gets_a_password_of_its_own(box: Workdir) -> None:

@@ -160,7 +160,7 @@ def test_a_fault_at_every_write(bench: Bench, name: str, number: int) -> None:
 
 @pytest.mark.parametrize(("release", "name", "number"), _cells(KILLED))
 def test_the_controller_killed_at_every_write(bench: Bench, name: str, number: int) -> None:
-    """SIGKILL: nobody says anything any more. Safe mode goes with the session; the dead man finds nothing to
+    """SIGKILL: no one says anything any more. Safe mode goes with the session; the dead man finds nothing to
     undo and takes itself away."""
     bench.emulator.control({"op": "reset"})
     _killed(bench, number - 1 + (name == "killed after"))
@@ -176,7 +176,7 @@ def test_the_controller_killed_at_every_write(bench: Bench, name: str, number: i
 
 @pytest.mark.parametrize("release", on_releases([()], [()], begin=1))
 def test_killed_between_release_and_proof(bench: Bench) -> None:
-    """The one moment that safe mode does not cover: released, and nobody left. The dead man undoes it all."""
+    """The one moment that safe mode does not cover: released, and no one left. The dead man undoes it all."""
     bench.emulator.control({"op": "reset"})
     _killed(bench, None)
     assert bench.state() == NEW

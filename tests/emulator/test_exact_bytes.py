@@ -1,4 +1,4 @@
-"""Names that are no UTF-8 come back byte for byte: by safe mode, by the rollback timer, and from a backup."""
+"""Names that are not UTF-8 come back byte for byte: by safe mode, by the rollback timer, and from a backup."""
 
 from __future__ import annotations
 

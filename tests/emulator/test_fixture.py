@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from switch.probe import _ask
+from switch.probe import _ask_reading
 from tests.emulator.conftest import MakeSwitch
 from tests.emulator.emulator_process import USER
 from tests.emulator.probe_fixtures import PLANTED, MakeRecorded, Owner, comparable, probe, probed, session
@@ -22,7 +22,7 @@ def test_the_emulator_started_from_a_fixture_gives_it_again(recorded: Path, star
     assert {path for path in menus if comparable(document)["menus"][path] != comparable(again)["menus"][path]} == set()
     assert comparable(again)["monitor"] == comparable(document)["monitor"]
     differs = {key for key in document if comparable(document)[key] != comparable(again)[key]}
-    # Who was heard behind which port is not in a fixture, so the emulator hears nobody but us.
+    # Who was heard behind which port is not in a fixture, so the emulator hears no one but us.
     assert differs <= {"hosts"}
 
 
@@ -96,7 +96,7 @@ def test_what_is_not_a_fixture_is_refused(start_recorded: MakeRecorded, tmp_path
 
 def test_nothing_but_reading_can_be_sent() -> None:
     with pytest.raises(ValueError, match="not a sentence that reads"):
-        _ask(None, "/user/add", "=name=x")  # type: ignore[arg-type]
+        _ask_reading(None, "/user/add", "=name=x")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("planted", PLANTED)

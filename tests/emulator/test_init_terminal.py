@@ -43,7 +43,7 @@ def nodes(tmp_path: Path) -> Iterator[dict[str, ShellNode]]:
 
 
 class Person:
-    """Somebody who reads and answers."""
+    """Someone who reads and answers."""
 
     def __init__(self, *words: str, program: tuple[str, ...] = (PROGRAM,)) -> None:
         self.shown = ""
@@ -86,8 +86,8 @@ def test_a_person_confirms_each_host_key_and_says_what_no_option_says(
     tmp_path: Path, nodes: dict[str, ShellNode]
 ) -> None:
     person = Person(*words(tmp_path, nodes))
-    person.answers("user that the nodes let in [ops]:", "me")
-    person.answers("key that they let in [~/.ssh/id_ed25519]:", str(key_file(tmp_path)))
+    person.answers("user that the nodes accept [ops]:", "me")
+    person.answers("key that they accept [~/.ssh/id_ed25519]:", str(key_file(tmp_path)))
     for name, node in nodes.items():
         person.answers(f"are these the host keys of {name}, as its console shows them? [y/N]:", "y")
         assert f"{name}: {node.host_key.kind} {node.host_key.fingerprint}" in person.shown

@@ -1,4 +1,4 @@
-"""Somebody else is there, or the switch is not meant, not fit or not known: it is not written to."""
+"""Someone else is there, or the switch is not meant, not fit or not known: it is not written to."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_run_that_loses_the_lock_during_a_restart_does_not_wait_for_the_switch
     def lock(*_: object, **__: object) -> Iterator[Callable[[], str]]:
         yield lost
 
-    monkeypatch.setattr(switch_upgrade, "_lock", lock)
+    monkeypatch.setattr(switch_upgrade, "_hold_lock", lock)
     code, text = owner.run("-y", "--timeout", "20")
     assert code == 1
     assert "crs812: the lock is lost; nothing more is sent" in text

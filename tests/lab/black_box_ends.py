@@ -31,7 +31,7 @@ logger -t systemd 'Reached target reboot.target - System Reboot.'
 logger -t systemd-logind 'System is rebooting.'
 sleep 3
 """
-"""A program that writes what a panic and a shutdown write; nobody shuts the node down."""
+"""A program that writes what a panic and a shutdown write; no one shuts the node down."""
 EndRecord = dict[str, Any]
 
 

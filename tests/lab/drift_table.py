@@ -155,11 +155,11 @@ DRIFTS = {
     ),
     "another node's key removed": Drift(
         "sed -i '/sparkrack:lab:spark1$/d' ~ops/.ssh/authorized_keys",
-        "spark2: does not let in spark1",
+        "spark2: does not accept spark1",
         "let spark1 in",
         "grep -q 'sparkrack:lab:spark1$' ~ops/.ssh/authorized_keys",
     ),
-    "passwords let in by sshd": Drift(
+    "passwords accepted by sshd": Drift(
         "sed -i 's/^PasswordAuthentication no/PasswordAuthentication yes/' /etc/ssh/sshd_config.d/00-sparkrack.conf; "
         "systemctl reload ssh",
         "spark2: sshd has not PasswordAuthentication no",

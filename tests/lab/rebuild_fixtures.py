@@ -162,7 +162,7 @@ class Drill(VirtualRack):
     def cable(self, node: str, state: str) -> None:
         """Pull or plug the management cable of a node: `down` or `up`.
 
-        The tap leaves its bridge and stays up: the kernel's vector device stops for good when a write to a tap that is
+        The tap leaves its bridge and stays up: the kernel's vector device stops when a write to a tap that is
         down fails (`in_error` in arch/um/drivers/vector_kern.c), and the node would not come back with its cable.
         """
         tap = self.inner.layout.management_tap(node)

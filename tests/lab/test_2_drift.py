@@ -182,7 +182,7 @@ def everything(rack: VirtualRack) -> dict[str, str]:
 
 
 def test_a_rack_in_sync_costs_one_command_a_node_and_nothing_is_written(rack: VirtualRack, story: Story) -> None:
-    """A key of others in an account is reported meanwhile; it is no drift, and it is kept."""
+    """A key of others in an account is reported meanwhile; it is not drift, and it is kept."""
     keys = "/home/ops/.ssh/authorized_keys2"
     rack.ssh(
         "spark3",

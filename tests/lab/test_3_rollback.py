@@ -1,4 +1,4 @@
-"""A network change that nobody proves is taken back by the node itself, whoever configures its interfaces."""
+"""A network change that no one proves is taken back by the node itself, whoever configures its interfaces."""
 
 from __future__ import annotations
 
@@ -181,6 +181,6 @@ def test_a_change_that_cannot_be_proven_is_taken_back_and_stops_the_run(
     assert "the old network is back" in reported
     assert "nodes change one at a time" in reported
     moved_on = [node for node in rack.nodes if addresses(rack, node) != before[node]]
-    assert len(moved_on) == 1, "the first node has nobody to prove it to; the second must fail, the third be left alone"
+    assert len(moved_on) == 1, "the first node has no one to prove it to; the second must fail, the third be left alone"
     rack.deploy("-y", roles=("fabric",))
     assert {node: addresses(rack, node) for node in rack.nodes} == before

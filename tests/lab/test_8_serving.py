@@ -281,7 +281,7 @@ def test_a_gate_that_fails_on_one_node_starts_no_rank_anywhere(served: ServedRac
 def test_a_rank_without_its_coordinator_ends_itself(served: ServedRack) -> None:
     """Its management cable is disconnected, over which coordinator and ranks speak: nothing can ask it to stop."""
     assert served.up()["state"] == "ready"
-    cable = ("ip", "link", "set", "n2-m")  # at the switch: a tap that is down ends the interface of the node for good
+    cable = ("ip", "link", "set", "n2-m")  # at the switch: a tap that is down ends the interface of the node always
     served.rack.inside(*cable, "nomaster")
     try:
         record = served.wait("stopping")

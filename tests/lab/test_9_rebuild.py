@@ -1,4 +1,4 @@
-"""From bare metal to a running rack, with a lab of its own: machines that nobody has met, one command, verify green.
+"""From bare metal to a running rack, with a lab of its own: machines that no one has met, one command, verify green.
 
 The first tier rebuilds all machines here, meets a node with another host key, another password or no sudo in
 tests/contact/test_refused.py, and a switch that was reset in tests/emulator/test_bootstrap_refused.py. The last soak
@@ -86,7 +86,7 @@ def test_up_again_and_a_reboot_change_nothing_of_that(drill: Drill) -> None:
 
 
 def test_the_file_of_the_readme_describes_this_rack(drill: Drill, tmp_path: Path) -> None:
-    """What its page says to begin with, without a person in front of it: one that has nobody's login yet."""
+    """What its page says to begin with, without a person in front of it: one that has no one's login yet."""
     written = tmp_path / "rack.yaml"
     init, check = (words for words in page() if words[1] in ("init", "check"))
     drill.inside(*init, "--host-keys", str(drill.paths.host_keys), rack=written)

@@ -4,7 +4,7 @@
     docker_standin.py run FOLDER SCRIPT        `docker run`: ends with the exit code of the container
     docker_standin.py stop FOLDER SECONDS      `docker stop`: TERM, and KILL after so many seconds
 
-As with docker, the processes of the container are no children of the client, and a daemon that is killed ends none of
+As with docker, the processes of the container are not children of the client, and a daemon that is killed ends none of
 them. While FOLDER/hangs exists, the daemon accepts connections and gives no answer. FOLDER/log has what the container
 prints.
 """

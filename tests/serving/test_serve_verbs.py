@@ -149,7 +149,7 @@ def test_a_gateway_that_fails_keeps_no_unit_from_stopping(rack: ServingRack, mon
     assert verbs.run("start").exit_code == 0
     done = verbs.run("stop")
     assert done.exit_code == 0, done.output
-    # A gateway that is not installed yet is no fault.
+    # A gateway that is not installed yet is not a fault.
     assert not [line for line in done.stderr.splitlines() if line.startswith("toy: ") and "gateway" in line]
 
 

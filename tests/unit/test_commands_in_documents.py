@@ -67,7 +67,7 @@ def test_each_page_of_symptoms_says_what_to_type_and_when_it_is_over(name: str) 
         "rebuild --al",
         "rebuild spark2 --replace-hostkey",
         "apply --only acces",
-        "bootstrap nobody",
+        "bootstrap no one",
         "switch password --new-file",
         "switch restor --list",
         "check and more",

@@ -231,7 +231,7 @@ def test_a_removed_option_is_found(tmp_path: Path, template: str) -> None:
         ("roles/blackbox/templates/sparkrack-recorder.service", "ProcSubset"),
         ("roles/blackbox/templates/sparkrack-recorder.service", "PrivateNetwork"),
         ("roles/blackbox/templates/sparkrack-recorder-receive.service", "PrivateNetwork"),
-        # With each of these the gate refuses for good: it drops cached files, sends echoes and asks the driver.
+        # With each of these the gate refuses permanently: it drops cached files, sends echoes and asks the driver.
         ("serving/templates/sparkrack-serve.service", "ProtectKernelTunables"),
         ("serving/templates/sparkrack-serve.service", "PrivateDevices"),
         ("serving/templates/sparkrack-serve.service", "ProtectClock"),

@@ -5,7 +5,7 @@
 // in:   first {client, host, port, user, password, certificate?}; the password comes here because arguments show in ps
 //       then  {write: [word, ...]} | {together: [[word, ...], ...]} | {stream: [word, ...], rows: n}
 // out:  for each line {rows} (of `together`: {answers: [{rows}, ...]}) or {error: {name, message, errno}}
-//       {uncaught: {...}} and exit code 70 when the client throws where nobody can catch it
+//       {uncaught: {...}} and exit code 70 when the client throws where no one can catch it
 
 const readline = require("node:readline");
 

@@ -304,7 +304,7 @@ def test_a_hang_of_a_unit_is_one_line() -> None:
 
 @pytest.mark.parametrize("stamp", ["9" * 400, "1.2.3", "2026-13-01T00:00:00", "0001-01-01T00:00:00+14:00"])
 def test_a_stamp_that_is_not_a_time_is_unknown(stamp: str) -> None:
-    assert parse._stamp(stamp) is None
+    assert parse._parse_stamp(stamp) is None
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_how_long_the_switch_runs(row: dict[str, str], seconds: float | None) ->
     ("value", "found"), [(9e299, 9e299), (1e300, None), (-1e300, None), (True, None), ("1", None), (0, 0.0)]
 )
 def test_a_figure_is_a_number_that_a_machine_can_have(value: object, found: float | None) -> None:
-    assert parse._number(value) == found
+    assert parse._finite_number(value) == found
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
 UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
     "nothing at all": (dead(), "no source has a sign of life"),
     "a journal that ends, and nothing else": (back(), "no record of a shutdown, a panic or the watchdog"),
-    "E: a node without power for good leaves nothing else, either": (
+    "E: a node that stays without power leaves nothing else, either": (
         dead(lines=(line(0, "x", source="remote journal"),)),
         "no record of a shutdown",
     ),
@@ -494,7 +494,7 @@ def test_memory_is_under_pressure_when_nine_of_ten_samples_of_five_minutes_are(
 def test_memory_is_scarce_when_less_than_three_percent_were_left_in_the_last_minute(
     available: list[float | None], scarce: float | None
 ) -> None:
-    assert verdicts._scarce(figures(available=available)) == scarce
+    assert verdicts._least_available_memory(figures(available=available)) == scarce
 
 
 @pytest.mark.parametrize(("after", "hung"), [(599.9, False), (600.0, True), (1500.0, True), (1500.1, False)])
@@ -543,7 +543,7 @@ def test_a_link_that_goes_down_when_the_watchdog_acts_is_its_sign(second: float,
 
 @pytest.mark.parametrize(("second", "power"), [(3.0, True), (3.1, False), (-3.0, True), (-3.1, False)])
 def test_a_link_that_goes_down_with_the_last_sign_of_life_is_a_sign_of_power(second: float, power: bool) -> None:
-    found = [sign.text for sign in verdicts._power(dead(samples=samples(), changes=(down(second),)))]
+    found = [sign.text for sign in verdicts._power_signs(dead(samples=samples(), changes=(down(second),)))]
     when = "after" if second > 0 else "before"
     assert found == (
         [

@@ -104,7 +104,7 @@ def test_no_node_is_begun_once_the_lock_is_lost(tmp_path: Path, monkeypatch: pyt
         node_login(tmp_path, 0).context, Trust(None, {}, lambda *_: True, False), ("spark1", "spark2")
     )
     monkeypatch.setattr(NodeBootstrap, "run", run)
-    monkeypatch.setattr(whole, "_offers", lambda: offers)
+    monkeypatch.setattr(whole, "_key_offers", lambda: offers)
     monkeypatch.setattr(whole, "_believed", lambda _offers: dict.fromkeys(offers, (key,)))
     monkeypatch.setattr(whole, "_of_the_others", lambda: ({}, {}))
     whole.run(lost=lambda: lost[-1] if lost else "")

@@ -32,7 +32,7 @@ READY = NodeState(
         "authorized": FileStat("regular file", 1001, 0o600),
         "sudoers": FileStat("regular file", 0, 0o440),
     },
-    authorized=f"# somebody's\nssh-rsa AAAA x\n{KEY}\n".encode(),
+    authorized=f"# someone's\nssh-rsa AAAA x\n{KEY}\n".encode(),
     sudoers=SUDOERS,
     name="spark1",
     static_name="spark1",

@@ -58,10 +58,10 @@ CASES = {
     "disk full": Case(("-y",), lines=4),
     "git": Case(("-y", "--limit", "spark3", "--only", "rdma"), git=True),
     "no journal": Case(("-y",), state_is_a_file=True),
-    "nobody to ask": Case(()),
+    "no one to ask": Case(()),
     "yes": Case((), keys="y\n"),
     "no": Case((), keys="n\n"),
-    "nobody answers": Case((), keys=""),
+    "no one answers": Case((), keys=""),
     "names": Case(("-y", "--limit", "spark9")),
 }
 

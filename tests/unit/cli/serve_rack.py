@@ -38,7 +38,7 @@ SUDO = """#!/bin/sh
 shift
 exec "$@"
 """
-# `status` prints the next answer, the last one for good; `up` and `down` print what their file has.
+# `status` prints the next answer, the last one from then on; `up` and `down` print what their file has.
 COORDINATOR_STANDIN = """\
 #!/bin/sh
 unit=$(basename "$1" .json)

@@ -143,7 +143,7 @@ def bring(thing: str) -> Generator[PyinfraCommand, None, None]:
         announce.announce_change(host, [value_change(f"{thing}.swap", "on", "off")])
     announce.announce_warning(host, f"a reboot of {name} is needed")
     if about.get("bug") and host.state.is_executing:
-        raise ZeroDivisionError("nobody foresaw this")
+        raise ZeroDivisionError("no one foresaw this")
     done = False
     try:
         yield sudo_script(f"cp /etc/{thing}.conf /etc/{thing}.before; echo half > /etc/{thing}.conf")

@@ -382,5 +382,5 @@ def test_rows_of_a_menu(case: str) -> None:
 
 
 def test_no_switch_is_asked_when_none_is_selected(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SwitchChecks, "_open", lambda _: pytest.fail("it was asked"))
+    monkeypatch.setattr(SwitchChecks, "_open_way", lambda _: pytest.fail("it was asked"))
     assert {host.host for host in report().hosts} == {f"spark{number}" for number in range(1, 9)}

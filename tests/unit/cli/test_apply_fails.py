@@ -58,7 +58,7 @@ def test_the_first_failure_stops_everything_after_its_wave(applied: Runs) -> Non
 def test_a_fault_of_the_program_is_one_line(applied: Runs) -> None:
     world, ended = applied["bug"]
     assert ended.code == 1
-    words = "a fault of this program, please report it: ZeroDivisionError: nobody foresaw this (small_program.py:"
+    words = "a fault of this program, please report it: ZeroDivisionError: no one foresaw this (small_program.py:"
     assert f"spark2: {words}" in ended.stdout
     assert "Traceback" not in ended.text
     assert not world.lock.exists()

@@ -30,9 +30,9 @@ from tests.unit.cli.runs import BIN
         ("held", OTHER.busy),
         ("held by garbage", "cannot be read); if that run is dead: sparkrack unlock unknown"),
         ("no journal", "no journal can be kept: Not a directory; nothing was changed"),
-        ("nobody to ask", "there is no terminal for a prompt; pass -y, or name a plan"),
+        ("no one to ask", "there is no terminal for a prompt; pass -y, or name a plan"),
         ("no", "ended"),
-        ("nobody answers", "ended"),
+        ("no one answers", "ended"),
         ("names", "--limit spark9: not in the rack; there are spark1, spark2, spark3"),
     ],
 )
@@ -48,10 +48,10 @@ def test_refused_as_a_whole(name: str, reported: str, applied: Runs) -> None:
         assert world.lock.read_text() == CASES[name].lock
     if name in ("unknown", "refused", "unreachable"):
         assert "spark3: cannot be brought to the declared state; nothing was changed" in ended.stderr
-    if name in ("nobody to ask", "names"):
+    if name in ("no one to ask", "names"):
         assert world.connected == []
     if name.startswith("held"):
-        assert world.connected == ["spark1"], "nobody is asked anything but the head whose lock it is"
+        assert world.connected == ["spark1"], "no one is asked anything but the head whose lock it is"
 
 
 def test_without_any_stdin(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`sparkrack apply` that somebody ends in the middle, as real processes with real signals."""
+"""`sparkrack apply` that someone ends in the middle, as real processes with real signals."""
 
 from __future__ import annotations
 

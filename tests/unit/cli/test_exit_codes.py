@@ -80,7 +80,7 @@ def judge(scene: Scene, ended: Ended) -> None:
     assert ended.code == scene.code, ended.text
     assert "Traceback" not in ended.text, ended.text
     assert "canary" not in ended.text
-    assert ESCAPE not in ended.text, "nobody watches"
+    assert ESCAPE not in ended.text, "no one watches"
     if scene.err:
         assert scene.err in ended.stderr
         assert ended.stdout == ""
@@ -100,7 +100,7 @@ INSIDE: Mapping[str, tuple[Scene, dict[str, Any]]] = {
     "refused, as JSON": (Scene(1, '"refused"', words=(*PLAN, "--json")), {"preflight_now": "clock 0 1700000000.0\n"}),
     "garbage": (Scene(1, "unknown: "), {"zram_devices": "what is this\n"}),
     "no match, as JSON": (Scene(1, err="--limit spark9", words=("plan", "--limit", "spark9", "--json")), {}),
-    "nobody left": (Scene(1, err="leave no machine\n", words=(*PLAN, "--exclude", "spark1")), {}),
+    "no one left": (Scene(1, err="leave no machine\n", words=(*PLAN, "--exclude", "spark1")), {}),
     "missing file": (Scene(1, err="no/such.yaml", words=("plan", "--rack", "no/such.yaml")), {}),
     "bad file": (Scene(1, err="typo-in-key.yaml:", words=("plan", "--rack", str(CASES / "typo-in-key.yaml"))), {}),
     "nowhere to keep it": (Scene(1, err="/proc/version/plan", words=(*PLAN, "--out", "/proc/version/plan")), {}),

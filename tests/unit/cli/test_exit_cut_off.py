@@ -1,4 +1,4 @@
-"""How the real `sparkrack` command ends that is cut off: by a signal, by a silent node, by whoever read its output."""
+"""How a `sparkrack` command ends that is cut off: by a signal, by a silent node, by anyone who read its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock over OpenSSH when somebody ends the run at a bad moment: it does not stay, or it is said."""
+"""The lock over OpenSSH when someone ends the run at a bad moment: it does not stay, or it is said."""
 
 from __future__ import annotations
 

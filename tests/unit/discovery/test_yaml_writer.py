@@ -44,10 +44,10 @@ def test_notes_stand_behind_their_lines_and_heads_above() -> None:
     sheet = RackDraft(
         {"rack": "one", "access": {"user": "ops"}, "nodes": {"a": {"ports": {}}}, "fabric": {"mtu": 9000}}
     )
-    sheet.add_missing(("nodes", "a", "ports"), "nobody tells\nwhere it ends")
+    sheet.add_missing(("nodes", "a", "ports"), "no one tells\nwhere it ends")
     sheet.note(("fabric", "mtu"), "first")
     sheet.note(("fabric", "mtu"), "second")
     written = text(sheet)
-    assert "  a: {ports: {}} # NOT FOUND: nobody tells\\nwhere it ends\n" in written
+    assert "  a: {ports: {}} # NOT FOUND: no one tells\\nwhere it ends\n" in written
     assert "  mtu: 9000 # first; second\n" in written
     assert "\n\n# The fast network." in written

@@ -45,14 +45,14 @@ CASES: dict[str, tuple[Plan, Plan, list[str], list[str], list[str]]] = {
         [],
     ),
     "reported twice, came once": (IN_SYNC, plan(machine("spark1", MTU, MTU)), ["fabric mtu 1500 -> 9000"], [], []),
-    "nobody could look now: nothing went": (
+    "no one could look now: nothing went": (
         plan(machine("spark1", MTU)),
         AWAY,
         [" no route to host"],
         [],
         ["spark1"],
     ),
-    "nobody could look then: nothing came": (
+    "no one could look then: nothing came": (
         AWAY,
         plan(machine("spark1", MTU)),
         [],

@@ -101,7 +101,7 @@ def send(words: Mapping[str, Sequence[str]]) -> Any:
     try:
         for word in words.get(host.data.node.name, ()):
             if word == "bug":
-                raise ZeroDivisionError("nobody foresaw this")
+                raise ZeroDivisionError("no one foresaw this")
             if word == "refuse":
                 yield refusals.refuse(host, "it is in the way")
                 return

@@ -222,8 +222,8 @@ def test_what_stands_in_the_way_of_all_roles_is_reported_once() -> None:
     known: set[Event] = set()
     for kind, again in ((EventKind.UNKNOWN, True), (EventKind.REFUSED, True), (EventKind.CHANGE, False)):
         entries = [Event(kind, role, detail="x") for role in ("memory", "docker")]
-        assert [engine_evaluate._again(entry, known) for entry in entries] == [False, again]
-        assert not engine_evaluate._again(Event(kind, "memory", detail="y"), known)
+        assert [engine_evaluate._is_repeated(entry, known) for entry in entries] == [False, again]
+        assert not engine_evaluate._is_repeated(Event(kind, "memory", detail="y"), known)
 
 
 def test_a_host_that_was_not_reached_is_in_the_plan_as_what_it_is(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_the_others_of_its_wave_end_their_operation(fault: str) -> None:
     run = small(every("wait", "wait", spark2=(fault,)), then=every("wait"))
     assert not run.carrying.run()
     ended = {"spark1 first": "changed", "spark3 first": "changed", "spark4 first": "changed", "spark2 first": "failed"}
-    assert run.results == ended, "and nobody has begun the second operation"
+    assert run.results == ended, "and no one has begun the second operation"
     assert run.carrying.failed == {"spark2": "rdma: first"}
 
 
@@ -143,7 +143,7 @@ def test_what_operations_say_is_heard() -> None:
     ("fault", "words"),
     [
         ("lost", "the connection was lost: LostError"),
-        ("bug", "a fault of this program, please report it: ZeroDivisionError: nobody foresaw this (fake_run.py:"),
+        ("bug", "a fault of this program, please report it: ZeroDivisionError: no one foresaw this (fake_run.py:"),
     ],
 )
 def test_what_no_one_foresaw_is_one_line(fault: str, words: str, capfd: pytest.CaptureFixture[str]) -> None:

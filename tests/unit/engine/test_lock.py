@@ -236,10 +236,10 @@ def test_what_we_write_ourselves_is_harmless() -> None:
 
 
 def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody() -> str:
+    def no_user() -> str:
         raise KeyError("getpwuid(): uid not found: 4711")
 
-    monkeypatch.setattr(getpass, "getuser", nobody)
+    monkeypatch.setattr(getpass, "getuser", no_user)
     assert run_lock.new_holder("spark1").who.split("@")[0].isdigit()
 
 
@@ -342,7 +342,7 @@ def test_a_dead_run_of_this_machine_is_distinguished_from_a_living_one() -> None
     child.kill()
     while run_lock.born(child.pid) is not None:
         time.sleep(0.01)
-    assert alive.dead, "nobody has asked how it ended"
+    assert alive.dead, "no one has asked how it ended"
     child.wait()
     assert alive.dead
     assert "is dead, its process on this machine is gone; to end its lock: sparkrack unlock 1" in alive.busy

@@ -27,7 +27,7 @@ from core.routeros.errors import StoppedError
 from core.routeros.session import SessionConnection
 from sparkrack.engine import locking
 from sparkrack.engine.locking import locked, locked_if_reachable, look
-from switch.apply import _line
+from switch.apply import _session_of_run
 from tests.unit.ops import shells
 
 MINE = Holder("20260314T091500-3fa2", "ana@desk", "2026-03-14T09:15:00+00:00", "spark2")
@@ -330,7 +330,7 @@ def test_a_switch_is_sent_nothing_once_the_lock_is_lost(workdir: Workdir) -> Non
     line.connect()
     host = SimpleNamespace(connector=SimpleNamespace(line=line))
     with locked(workdir, MINE) as held:  # type: ignore[arg-type]
-        assert _line(workdir.state, host).talk("/system/identity/set") == []  # type: ignore[arg-type]
+        assert _session_of_run(workdir.state, host).talk("/system/identity/set") == []  # type: ignore[arg-type]
         workdir.node.file.write_text(OTHER.text)
         held.renew()
         with pytest.raises(

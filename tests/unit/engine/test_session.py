@@ -54,7 +54,7 @@ def test_no_machine_can_have_the_name_of_a_group(tmp_path: Path) -> None:
     rack = load(file)
     session = RunSession(rack, file, select(rack))
     try:
-        # those of connectors, like @routeros, are no names of machines
+        # those of connectors, like @routeros, are not names of machines
         groups = {group for group in session.state.inventory.groups if not group.startswith("@")}
         assert {*groups, "all"} == GROUPS
     finally:
@@ -218,22 +218,22 @@ def test_an_unknown_host_key_names_the_command_that_pins_it(tmp_path: Path, how:
     known = tmp_path / "known_hosts"
     known.touch()
     error = chained(SSHException("Server '[10.0.0.1]:22' not found in known_hosts"), how)
-    reason = session_module._why("spark1", error, known)
+    reason = session_module._why_unreachable("spark1", error, known)
     assert reason == (
         "shows a host key, and known_hosts has none for its address; "
         "sparkrack bootstrap nodes spark1 shows its fingerprint and pins it"
     )
     known.unlink()
-    assert session_module._why("spark1", error, known) == reason
+    assert session_module._why_unreachable("spark1", error, known) == reason
     known.write_bytes(b"a\nb\n\xff\n")
-    found = session_module._why("spark1", error, known)
+    found = session_module._why_unreachable("spark1", error, known)
     assert found == f"{known}:3: is not UTF-8 text, so no key of the file is read; remove it"
-    assert session_module._why("spark1", ConnectError("No route to host"), known) == "No route to host"
+    assert session_module._why_unreachable("spark1", ConnectError("No route to host"), known) == "No route to host"
 
 
 def test_another_host_key_is_shown_with_the_pinned_one(tmp_path: Path) -> None:
     seen, pinned = ECDSAKey.generate(), ECDSAKey.generate()
-    reason = session_module._why("spark1", BadHostKeyException("spark1", seen, pinned), tmp_path)
+    reason = session_module._why_unreachable("spark1", BadHostKeyException("spark1", seen, pinned), tmp_path)
     assert reason == (
         f"shows the host key {seen.get_name()} {seen.fingerprint}, and known_hosts has {pinned.get_name()} "
         f"{pinned.fingerprint}; compare it with the console, and if the node was re-imaged: "

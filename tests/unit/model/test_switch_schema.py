@@ -71,7 +71,7 @@ def test_files_beside_the_time_zones(zone: str) -> None:
 
 
 def test_time_zones_on_a_machine_without_their_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timezones, "_known", dict)
+    monkeypatch.setattr(timezones, "_known_zones", dict)
     assert loaded(KEPT).switches["crs812"].time_zone == "Europe/Berlin"
     assert faults(changed(KEPT, ("Europe/Berlin", "'a b'"))) == [
         "28: switches.crs812.time_zone: a b is not the name of a time zone; write one like Europe/Berlin"

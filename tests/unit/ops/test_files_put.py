@@ -90,7 +90,7 @@ def test_the_check_sees_the_new_file_with_its_mode(node: Path) -> None:
 
 
 def test_it_is_private_until_it_is_whole(node: Path) -> None:
-    """Nobody else may read a file that is going to be mode 600, not even while it is written."""
+    """No one else may read a file that is going to be mode 600, not even while it is written."""
     stand_in(node, "chown", 'stat -c "%a" "$2" >> ' + str(node / "modes"))
     assert put(node, b"secret", "600").returncode == 0
     assert (node / "modes").read_text() == "600\n"

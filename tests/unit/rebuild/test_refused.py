@@ -1,4 +1,4 @@
-"""A rebuild ends nobody's work unless it is reported so by name, and knows what it is asked for."""
+"""A rebuild ends no one's work unless it is reported so by name, and knows what it is asked for."""
 
 from __future__ import annotations
 

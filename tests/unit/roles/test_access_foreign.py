@@ -17,7 +17,7 @@ from tests.unit.ops.shells import run, stand_in
 RACK = loaded(SWITCH)
 PROBE = host_facts._registered["access"].commands[facts.FOREIGN]
 ENTRY = "/home/ops/.ssh/authorized_keys"
-BLOB = base64.b64encode(b"\0\0\0\x0bssh-ed25519 somebody").decode()
+BLOB = base64.b64encode(b"\0\0\0\x0bssh-ed25519 someone").decode()
 KEY = f"ssh-ed25519 {BLOB}"
 PRINT = "SHA256:" + base64.b64encode(hashlib.sha256(base64.b64decode(BLOB)).digest()).decode().rstrip("=")
 
@@ -31,7 +31,7 @@ def found(text: str, kind: str = "keys", path: str = ENTRY, operator: str | None
 
 def test_a_key_of_others_is_shown_by_its_fingerprint() -> None:
     reported = found(f"# none\n\n{KEY} bob@laptop\n")
-    assert reported == [f"{ENTRY}:3: lets in {PRINT} (bob@laptop)"]
+    assert reported == [f"{ENTRY}:3: accepts {PRINT} (bob@laptop)"]
     assert BLOB not in str(reported)
 
 
@@ -46,7 +46,7 @@ def test_our_lines_and_the_operator_are_not_listed_in_our_file_only() -> None:
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        (f'command="echo ssh-rsa {BLOB}x a \\" b" {KEY} x', f"lets in {PRINT} (x)"),
+        (f'command="echo ssh-rsa {BLOB}x a \\" b" {KEY} x', f"accepts {PRINT} (x)"),
         (f"cert-authority {KEY}", f"accepts certificates of {PRINT} (no comment)"),
         (f"{KEY} a\x1b[2Jb", "a\\x1b[2Jb"),
         (f"{KEY} {'x' * 500}", f"({'x' * 60})"),

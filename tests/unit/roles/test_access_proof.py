@@ -213,4 +213,4 @@ def test_a_key_that_another_node_has_fails(tmp_path: Path) -> None:
 def test_a_node_that_does_not_let_another_one_in_fails(tmp_path: Path) -> None:
     authorized = node(tmp_path) / KEYS / "authorized_keys"
     authorized.write_text(authorized.read_text().splitlines()[0] + "\n")
-    assert faults(verify.test_key_is_private_and_its_own, tmp_path) == ["spark1: does not let in spark2"]
+    assert faults(verify.test_key_is_private_and_its_own, tmp_path) == ["spark1: does not accept spark2"]

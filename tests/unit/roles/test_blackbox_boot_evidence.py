@@ -320,7 +320,7 @@ def compressed(text: str) -> bytes:
 
 
 def damaged(content: bytes) -> bytes:
-    """The content with bytes after its middle that are no deflate."""
+    """The content with bytes after its middle that are not deflate."""
     for at in range(len(content) * 2 // 3, len(content)):
         found = content[:at] + b"\xff" * 99
         try:

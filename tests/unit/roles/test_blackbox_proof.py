@@ -193,7 +193,7 @@ BROKEN: list[tuple[dict[str, str], str]] = [
         {"evidence": "absent"},
         f"{EVIDENCE} is not there; journalctl --boot --unit=sparkrack-boot-evidence.service",
     ),
-    ({"evidence": "{"}, f"{EVIDENCE} is no evidence: '{{'"),
+    ({"evidence": "{"}, f"{EVIDENCE} is not evidence: '{{'"),
     ({"evidence": '{"boot": "0"}'}, f"{EVIDENCE} is about boot 0"),
 ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from core.ops import host_facts
 from roles.driver import desired, driver_upgrade, facts, upgrade_blockers
-from roles.driver.apply import _mask
+from roles.driver.apply import _mask_command
 from tests.unit.ops.shells import calls, rooted, run, stand_in, write
 
 COMMANDS = host_facts._registered["driver"].commands
@@ -90,7 +90,7 @@ def test_masking_keeps_what_stands_in_its_place(tmp_path: Path) -> None:
     unit = upgrade_blockers.UpgradeUnit("x.service", False, "/etc/systemd/system/x.service")
     (tmp_path / "var").mkdir()
     for _ in range(2):
-        done = run(_mask([unit, upgrade_blockers.UpgradeUnit("y.timer", False)]), tmp_path)
+        done = run(_mask_command([unit, upgrade_blockers.UpgradeUnit("y.timer", False)]), tmp_path)
         assert done.returncode == 0, done.stderr
     assert calls(tmp_path)[:4] == [
         "systemctl stop x.service y.timer",

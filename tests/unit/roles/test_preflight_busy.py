@@ -54,6 +54,6 @@ def test_a_lock_that_is_unknown_is_not_a_free_rack(lock: dict[str, Any], mode: s
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_lies_on_another_node_is_not_a_lock(mode: str) -> None:
-    """Nobody could end it: `sparkrack unlock` asks the first node."""
+    """No one could end it: `sparkrack unlock` asks the first node."""
     ended = preflight(mode, spark2=CASES[0]["lock"])
     assert (ended.failed, GONE in ended.log) == ([], False)

@@ -146,7 +146,7 @@ def test_a_previous_version_is_named_and_its_note_goes_with_the_files(installed:
     for node in (n0, n1):
         node.path("one.previous").write_text("5\n")
     assert installed.run().failed == []
-    assert sent(installed) == [0, 0], "the same files again are no change"
+    assert sent(installed) == [0, 0], "the same files again are not a change"
     installed.write({"one": keyed(context=32768)})
     ended = installed.run()
     assert ended.failed == ["n0", "n1"]

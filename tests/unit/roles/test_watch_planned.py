@@ -255,7 +255,7 @@ def test_a_server_outside_of_the_rack_is_reported_in_one_line() -> None:
     lines: list[str] = []
     with silenced(found, RUN, "restart of n0", silences_of_nodes(found, ["left"]), 600, lines.append):
         pass
-    assert lines == ["restart of n0: alerts are not silenced: 10.77.0.99, their server, is no node of the rack"]
+    assert lines == ["restart of n0: alerts are not silenced: 10.77.0.99, their server, is not a node of the rack"]
 
 
 @dataclass

@@ -1259,7 +1259,7 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         ("MemoryNearFloor", {f"node_memory_MemAvailable_bytes{{{N1}}}": "4e9"}, (*LEFT, UNIT_EDIT)),
         ("ClockAboveCap", {'sparkrack_gpu_sm_clock_hertz{node="spark1"}': "2.4e9"}, (*LEFT, UNIT_EDIT)),
         ("MtuChanged", {f"node_network_mtu_bytes{{{H1}}}": "1500"}, (*LEFT, UNIT_EDIT)),
-        # An end without a shutdown, and its records, are no news for ever.
+        # An end without a shutdown, and its records, are not news later.
         (
             "NodeRebootedWithoutCleanShutdown",
             {f"sparkrack_boot_clean{{{N1}}}": "0", f"node_boot_time_seconds{{{N1}}}": "-1800"},

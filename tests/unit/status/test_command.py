@@ -112,7 +112,7 @@ def start(monkeypatch: pytest.MonkeyPatch, rack: Rack, tmp_path: Path) -> Start:
             change(made)
         network = Network(made)
         monkeypatch.setattr(node_shells, "RootShell", network.shell)
-        monkeypatch.setattr(SwitchChecks, "_open", lambda look: network.session(look.switch.name))
+        monkeypatch.setattr(SwitchChecks, "_open_way", lambda look: network.session(look.switch.name))
         return network
 
     return begin
@@ -286,9 +286,9 @@ def test_a_switch_that_refuses(sentence: str, start: Start) -> None:
 
 
 def test_a_password_that_is_not_there(start: Start, monkeypatch: pytest.MonkeyPatch, rack: Rack) -> None:
-    original = SwitchChecks._open
+    original = SwitchChecks._open_way
     start()
-    monkeypatch.setattr(SwitchChecks, "_open", original)
+    monkeypatch.setattr(SwitchChecks, "_open_way", original)
     monkeypatch.delenv("CRS812_PASSWORD", raising=False)
     ended = run("--quiet", "--limit", "crs812")
     assert (ended.exit_code, "CRS812_PASSWORD" in ended.stdout) == (1, True)
@@ -336,5 +336,5 @@ def test_a_login_that_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) 
     def refuse(_look: SwitchChecks) -> Any:
         raise LoginError("login as sparkrack refused")
 
-    monkeypatch.setattr(SwitchChecks, "_open", refuse)
+    monkeypatch.setattr(SwitchChecks, "_open_way", refuse)
     assert "crs812: unknown: could not be read over the API" in run("--quiet").stdout

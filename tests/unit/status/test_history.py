@@ -44,7 +44,7 @@ def test_nothing_yet(tmp_path: Path) -> None:
 
 def test_the_newest_look(tmp_path: Path) -> None:
     kept(tmp_path, "drift", "20261122T080000.000Z.json", json.dumps(DRIFT))
-    kept(tmp_path, "drift", "20261121T080000.000Z.json", "an old one that nobody opens")
+    kept(tmp_path, "drift", "20261121T080000.000Z.json", "an old one that no one opens")
     kept(tmp_path, "drift", "20261123T080000.000Z.json.part", "another thing")
     found = last_drift(tmp_path)
     assert found

@@ -235,7 +235,7 @@ def test_the_last_look(machines_: list[object], text: str, rack: Rack, tmp_path:
     kept(tmp_path, "drift", "20261122T080000.000Z.json", json.dumps({**DRIFT, "machines": machines_}))
     status = machines(rack).status(tmp_path)
     assert f"drift: last run 1h 30m ago {text}\n" in screen(status)
-    assert status.code == 0, "what was found before is no fault of now"
+    assert status.code == 0, "what was found before is not a fault that is there now"
 
 
 def test_the_last_drill(rack: Rack, tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_the_last_drill(rack: Rack, tmp_path: Path) -> None:
         store_drill(tmp_path, drill)
     status = machines(rack).status(tmp_path)
     assert "last drill: freeze of spark2, 12d 0h ago: failed\n" in screen(status)
-    assert status.code == 0, "what was found before is no fault of now"
+    assert status.code == 0, "what was found before is not a fault that is there now"
     kept(tmp_path, "drills", "20261122T080000-spark1-mark.json", "{")
     status = machines(rack).status(tmp_path)
     assert "is not what sparkrack has kept" in screen(status)

@@ -174,7 +174,7 @@ class Device:
                 return [self.safe if self.safe is not None else self._mode(session)]
             case "/safe-mode", "take":
                 if self.holder:
-                    raise SentenceError("failure: safe mode is held by somebody else")
+                    raise SentenceError("failure: safe mode is held by someone else")
                 self.holder, self.before = session, copy.deepcopy(self.tables)
             case "/safe-mode", "release":
                 self.holder = None

@@ -182,6 +182,6 @@ def test_a_disk_that_is_full_is_this_machines(device: Device, place: Path, monke
     def full(_path: Path, _data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("switch.backup._write", full)
+    monkeypatch.setattr("switch.backup._write_file", full)
     with pytest.raises(CheckError, match=f"^no backup could be kept in {place}: .*No space left on device"):
         keeper(place).keep(device.line(), "run-1")

@@ -226,7 +226,7 @@ def test_only_the_lanes_that_were_asked_for_and_have_a_link_count(
 
 def test_a_link_whose_rate_was_not_printed_is_named_all_the_same(device: Device) -> None:
     found = LegRecovery("crs812", reading(device.tables), {"qsfp56-dd-1-1": ""}, (), 0, None, lambda: "")
-    assert found._late(Talking([])) == ["qsfp56-dd-1-1 has no link, before the run it had one"]
+    assert found._late_legs(Talking([])) == ["qsfp56-dd-1-1 has no link, before the run it had one"]
 
 
 def test_a_port_that_does_not_read_as_bound_is_reported(bench: Bench) -> None:

@@ -37,7 +37,7 @@ EDITS = {
     "/interface/bridge/vlan": [("tagged", "ether1"), ("comment", "x")],
     f"{QOS}/port": [("pfc", "mine"), ("trust-l3", "keep"), ("egress-rate-queue3", "200G")],
     f"{QOS}/profile": [("traffic-class", "5")],  # a DSCP that was not there cannot be unset, and is reported
-    "/system/identity": [("name", "somebody")],
+    "/system/identity": [("name", "someone")],
     "/ip/dns": [("servers", "9.9.9.9")],
     "/system/logging": [("disabled", "true")],
     "/snmp/community": [("addresses", "10.0.0.0/8"), ("write-access", "true")],
@@ -50,7 +50,7 @@ REMOVABLE = (PORTS, "/interface/bridge/vlan", f"{QOS}/profile", "/system/logging
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> Tables:
-    """The switch of `set_up` after somebody changed and removed rows, but for those we need ourselves."""
+    """The switch of `set_up` after someone changed and removed rows, but for those we need ourselves."""
     tables = set_up()
     for path in draw(st.lists(st.sampled_from(sorted(EDITS)), max_size=12)):
         rows = [

@@ -209,7 +209,7 @@ def test_a_removed_user_comes_back_disabled() -> None:
 
 @given(st.binary(min_size=1, max_size=12).filter(lambda raw: b"\x00" not in raw))
 def test_any_bytes_arrive_in_a_script(raw: bytes) -> None:
-    """WinBox writes the code page of its machine: cp1252 on most, which is no UTF-8."""
+    """WinBox writes the code page of its machine: cp1252 on most, which is not UTF-8."""
     text = raw.decode("utf-8", "surrogateescape")
     tables: Tables = {"/system/identity": [{"name": "now"}]}
     (change,) = diff(IDENTITY, [DesiredRow((), {"name": "\x00new"})], [{"name": text}])

@@ -83,7 +83,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
         for change in changes:
             change(network.reported)
         monkeypatch.setattr(node_shells, "RootShell", network.shell)
-        monkeypatch.setattr(SwitchChecks, "_open", lambda look: network.session(look.switch.name))
+        monkeypatch.setattr(SwitchChecks, "_open_way", lambda look: network.session(look.switch.name))
         monkeypatch.setattr(collect, "HEARD_SECONDS", 0.0)
         return network
 

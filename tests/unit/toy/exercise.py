@@ -83,7 +83,7 @@ def status_line(*looked: str) -> str:
     made = Status(
         rack="two", file="rack.yaml", made=now, nodes=(), switches=(), lock=LockStatus(known=False), drift=drift
     )
-    return render._drift(made)
+    return render._drift_text(made)
 
 
 def main() -> dict[str, Any]:

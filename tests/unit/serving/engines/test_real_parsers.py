@@ -238,7 +238,7 @@ def test_every_option_is_judged_as_the_release_does(release: Release, part: int,
         if name.startswith("--") and option.dest not in APART:
             is_plain = option.count == 0 or (option.kind == "text" and not option.choices)
             values: tuple[str, ...] = SAMPLES[:1] if is_plain else SAMPLES
-            if option.kind.startswith("object"):  # its keys are no concern of the table
+            if option.kind.startswith("object"):  # its keys are not in the table
                 values = tuple(value for value in values if value != '{"a": 1}')
             lines += [[name], [name, "1", "2"], [name[:-1]], *([f"{name}={value}"] for value in values)]
     lines = [with_model(release[0], line) for line in lines]
