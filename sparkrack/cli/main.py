@@ -16,37 +16,51 @@ import click
 
 from sparkrack.cli.loading import loading
 
-VERBS = {
-    "check": "Validate rack.yaml; connects to nothing",
-    "plan": "Show what apply would change",
-    "apply": "Bring the rack to its declared state",
-    "drift": "Show where the rack differs from rack.yaml",
-    "verify": "Verify the rack by other means than apply uses",
-    "topology": "Draw nodes, cables and switch ports",
-    "status": "Show every node and switch on one screen",
-    "watch": "Show metrics and alerts, live",
-    "runs": "List the runs of this machine, the newest first",
-    "autopsy": "Say why the latest boot of a node ended",
-    "support": "Write an archive without secrets for a report",
-    "accept": "Read which claims about the hardware hold here",
-    "export": "Print files for other tools, from rack.yaml",
-    "serve": "Start, stop and watch served models",
-    "init": "Write the first rack.yaml",
-    "adopt": "Write the rack.yaml of a rack set up by hand",
-    "bootstrap": "Prepare new nodes and a new switch for apply",
-    "rebuild": "Go from factory state to a verified rack",
-    "seed": "Write cloud-init data for the first boot of nodes",
-    "driver": "Take a node to a newer driver",
-    "reboot": "Restart node after node, and verify each",
-    "drill": "End the boot of a node on purpose, and judge it",
-    "switch": "Back up, restore and upgrade the switch",
-    "unlock": "Remove the lock of a run that ended",
-    "lab": "Run a virtual rack on this machine",
-    "completion": "Print the completion script of a shell",
+VERB_GROUPS = {
+    "Every day": {
+        "plan": "Show what apply would change",
+        "apply": "Bring the rack to its declared state",
+        "drift": "Show where the rack differs from rack.yaml",
+        "verify": "Verify the rack by other means than apply uses",
+        "status": "Show every node and switch on one screen",
+        "topology": "Draw nodes, cables and switch ports",
+        "watch": "Show metrics and alerts, live",
+    },
+    "The first day": {
+        "init": "Write the first rack.yaml",
+        "adopt": "Write the rack.yaml of a rack set up by hand",
+        "check": "Validate rack.yaml; connects to nothing",
+        "rebuild": "Go from factory state to a verified rack",
+        "bootstrap": "Prepare new nodes and a new switch for apply",
+    },
+    "Serving": {
+        "serve": "Start, stop and watch served models",
+    },
+    "Trouble": {
+        "runs": "List the runs of this machine, the newest first",
+        "autopsy": "Say why the latest boot of a node ended",
+        "support": "Write an archive without secrets for a report",
+        "reboot": "Restart node after node, and verify each",
+        "unlock": "Remove the lock of a run that ended",
+    },
+    "Rarely": {
+        "driver": "Take a node to a newer driver",
+        "switch": "Back up, restore and upgrade the switch",
+        "seed": "Write cloud-init data for the first boot of nodes",
+        "drill": "End the boot of a node on purpose, and judge it",
+        "accept": "Read which claims about the hardware hold here",
+        "export": "Print files for other tools, from rack.yaml",
+        "lab": "Run a virtual rack on this machine",
+        "completion": "Print the completion script of a shell",
+    },
 }
-"""The line of each verb in `--help`, what is used most first. Each verb is a module of this package, loaded when it is
-called and not for `--help`: all modules together take a second.
+"""The line of each verb in `--help`, by when it is used. Each verb is a module of this package, loaded when it is called
+and not for `--help`: all modules together take a second.
 """
+
+VERBS = {name: text for verbs in VERB_GROUPS.values() for name, text in verbs.items()}
+
+_LONGEST_VERB = max(map(len, VERBS))
 
 DRIVING = ("plan", "apply", "drift")
 """Verbs that drive pyinfra, whose transport uses gevent."""
@@ -67,8 +81,9 @@ class Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the line of each verb without loading it."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(VERBS.items()))
+        for title, verbs in VERB_GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{_LONGEST_VERB}}", text) for name, text in verbs.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -21,7 +22,12 @@ def has_terminal() -> bool:
 
 @contextmanager
 def _declinable() -> Iterator[None]:
-    """Turn the end of the input, and Ctrl-C, into DeclinedError."""
+    """Turn the end of the input, and Ctrl-C, into DeclinedError. Drop what was typed before the question was shown: it
+    cannot be meant as its answer.
+    """
+    if has_terminal():
+        with suppress(termios.error):
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
     try:
         yield
     except click.Abort as end:
