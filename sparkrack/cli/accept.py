@@ -14,7 +14,6 @@ from rich.console import Console
 from core.claims.claims import Claim, known_claims
 from core.model import Rack, load
 from core.model.selection import select
-from core.util.command_error import CommandError
 from core.util.provenance import origin
 from sparkrack.accept import render
 from sparkrack.accept.bundle import Recording
@@ -27,7 +26,7 @@ from sparkrack.cli.options import exclude_option, json_option, limit_option, qui
 from sparkrack.engine.ssh_locking import lock_if_reachable
 from sparkrack.status.render import WIDTH
 from sparkrack.terminal.progress import show_progress, warn
-from sparkrack.terminal.prompts import has_terminal, require_consent
+from sparkrack.terminal.prompts import ask_before
 
 
 def _complete_ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -107,7 +106,7 @@ def accept(
     machines = select(found, limit, exclude).machines
     cage = _spare_cage(found, machines, level, spare)
     if cage and not yes:
-        _ask_before_change(f"Change link settings of {spare}, and roll them back?")
+        ask_before(f"Change link settings of {spare}, and roll them back?", "-y goes on without a question")
     make_places(output, bundle)  # now: minutes later the readings would be for nothing
     recording = Recording() if bundle else None
     begun = origin(rack)
@@ -147,13 +146,6 @@ def _spare_cage(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str
     if cage.switch.name not in machines:
         raise click.UsageError(f"--spare {spare}: {cage.switch.name} is not among the selected hosts")
     return cage
-
-
-def _ask_before_change(question: str) -> None:
-    """Ask before a change. Raises CommandError without a terminal."""
-    if not has_terminal():
-        raise CommandError("there is no terminal to ask on; -y goes on without a question")
-    require_consent(question, err=True)
 
 
 def _lock_of(rack: Rack, what: str) -> Callable[[], AbstractContextManager[Callable[[], str]]]:

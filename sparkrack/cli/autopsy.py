@@ -68,5 +68,5 @@ def _following_command(report: AutopsyReport) -> list[str]:
     """Return the command that follows: all ranks of a unit restart after an unplanned end of one."""
     if report.units and report.alive:
         nodes = dict.fromkeys(name for unit in report.units for name in unit.nodes)
-        return ["reboot", "--rolling", *(word for name in nodes for word in ("--limit", name))]
+        return ["reboot", *(word for name in nodes for word in ("--limit", name))]
     return ["status"]

@@ -44,4 +44,4 @@ def _print_next_step(node: str, rack: Rack, file: Path, version: str, kernel: st
     click.echo(f"After the restart, sparkrack verify --limit {node} fails only where the rack declares otherwise.")
     click.echo(f"If it is good, write {lines} under driver in {rack.source} and deploy: the others follow, one by one.")
     click.echo(f"If it is not, deploy as the rack is: {node} gets its old version back.")
-    next_step(["sparkrack", "reboot", "--rolling"], rack=file, limit=[node])
+    next_step(["sparkrack", "reboot"], rack=file, limit=[node])

@@ -54,8 +54,8 @@ VERB_GROUPS = {
         "completion": "Print the completion script of a shell",
     },
 }
-"""The line of each verb in `--help`, by when it is used. Each verb is a module of this package, loaded when it is called
-and not for `--help`: all modules together take a second.
+"""The line of each verb in `--help`, by when it is used. Each verb is a module of this package, loaded when it is
+called and not for `--help`: all modules together take a second.
 """
 
 VERBS = {name: text for verbs in VERB_GROUPS.values() for name, text in verbs.items()}

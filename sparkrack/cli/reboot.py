@@ -1,4 +1,4 @@
-"""`sparkrack reboot --rolling`: restart nodes one after the other, each verified before the next one."""
+"""`sparkrack reboot`: restart nodes one after the other, each verified before the next one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sparkrack.rebuild.restart import RESTART_SECONDS
 from sparkrack.serving.recreation import COORDINATOR_SECONDS
 from sparkrack.serving.unit_run import UnitRun
 from sparkrack.terminal.progress import show_progress
+from sparkrack.terminal.prompts import ask_before
 
 
 @click.command()
 @rack_option
-@click.option("--rolling", is_flag=True, required=True, help="One node at a time; there is no other way.")
 @click.option(
     "--limit",
     multiple=True,
@@ -38,6 +38,7 @@ from sparkrack.terminal.progress import show_progress
     show_default=True,
     help="Seconds that a node may take.",
 )
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @click.option("--containers", is_flag=True, help="Restart nodes on which containers run; they end with it.")
 @click.option(
     "--stop-units",
@@ -47,13 +48,13 @@ from sparkrack.terminal.progress import show_progress
 )
 def reboot(
     rack: Path,
-    rolling: bool,  # noqa: ARG001
     limit: tuple[str, ...],
     timeout: int,
+    yes: bool,
     containers: bool,
     stop: bool,
 ) -> None:
-    """Restart the nodes in the order of their rank: wait for each, prove it, go on.
+    """Restart the nodes one after the other, in the order of their rank: wait for each, prove it, go on.
 
     The first one that does not come back, or is not as declared then, ends it; the others are not touched. A restart
     that brings new firmware may take a quarter of an hour. No other run may change the rack during the reboot. With
@@ -61,6 +62,8 @@ def reboot(
     """
     found = load(rack)
     names = select_nodes(found, limit, "--limit")
+    if not yes:
+        ask_before(f"Restart {', '.join(names)}, one after the other?", "-y restarts them without a question")
     stopped = stop_units(found, names, partial(_stop_unit, rack), click.echo, confirmed=stop)
     checks = verify_files(filter(found.keeps, CHECKED_ROLES))
     with show_progress(silent=False) as screen:

@@ -1,4 +1,4 @@
-"""Sequence of `sparkrack reboot --rolling`: one node after the other, each verified before the next one."""
+"""Sequence of `sparkrack reboot`: one node after the other, each verified before the next one."""
 
 from __future__ import annotations
 

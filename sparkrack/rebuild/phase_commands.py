@@ -115,7 +115,7 @@ def apply(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
 
 def reboot(request: Request, node: str, containers: bool) -> tuple[str, ...]:
     """Return the command that restarts and verifies one node."""
-    call = ("reboot", "--rolling", "--rack", request.file, "--limit", node)
+    call = ("reboot", "-y", "--rack", request.file, "--limit", node)
     return (*call, "--containers") if containers else call
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from core.model import Rack
 from core.model.errors import printable_line
@@ -102,6 +103,24 @@ class Rebuild:
         self.journal.write(EndLine(run=self.journal.run, result=result))
         return result
 
+    def _work(self, phase: Phase) -> Callable[[], None]:
+        """Return what carries out a phase."""
+        match phase:
+            case Phase.WAIT:
+                return self._wait_for_machines
+            case Phase.BOOTSTRAP:
+                return self._bootstrap
+            case Phase.APPLY:
+                return self._run_apply
+            case Phase.REBOOT:
+                return self._run_reboots
+            case Phase.START:
+                return self._start_units
+            case Phase.VERIFY:
+                return self._run_verify
+            case _:
+                assert_never(phase)
+
     def _run_phase(self, phase: Phase) -> PhaseResult:
         place = f"[{list(self.reports).index(phase) + 1}/{len(self.reports)}] {phase}"
         self.around.say(f"{place}: {self.request.title}")
@@ -111,7 +130,7 @@ class Rebuild:
         reason = ""
         try:
             self.caller.check()
-            getattr(self, f"_{phase}")()
+            self._work(phase)()
         except RebuildStoppedError as stopped:
             result, reason = "failed", str(stopped)
         except InterruptedCommandError:

@@ -11,7 +11,7 @@ import click
 from pydantic import SecretStr
 
 from core.model import SecretError
-from core.util.command_error import DeclinedError
+from core.util.command_error import CommandError, DeclinedError
 from core.util.scrub import declare
 
 
@@ -44,6 +44,18 @@ def require_consent(question: str, *, err: bool = False) -> None:
     """Ask a question. Raises DeclinedError unless the answer is yes."""
     if not confirm(question, err=err):
         raise DeclinedError
+
+
+def ask_before(question: str, without: str) -> None:
+    """Ask before a change, on stderr. Raises CommandError without a terminal, DeclinedError unless the answer is yes.
+
+    Args:
+        question: the question, which yes or no answers.
+        without: what goes on without a question, for the error.
+    """
+    if not has_terminal():
+        raise CommandError(f"there is no terminal to ask on; {without}")
+    require_consent(question, err=True)
 
 
 def ask(question: str, default: str) -> str:

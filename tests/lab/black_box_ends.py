@@ -59,7 +59,7 @@ def by_command(command: str) -> Callable[[VirtualRack, Path, str], str]:
 
 def by_sparkrack(rack: VirtualRack, file: Path, before: str) -> str:
     """A restart by `sparkrack reboot`, which proves the node as well."""
-    done = rack.inside("sparkrack", "reboot", "--rolling", "--limit", NODE, rack=file, check=False)
+    done = rack.inside("sparkrack", "reboot", "-y", "--limit", NODE, rack=file, check=False)
     print(done.stdout[-400:], done.stderr[-400:], flush=True)
     black_box.back(rack, NODE, before)
     return before
@@ -129,7 +129,7 @@ ENDS: Mapping[str, End] = {
     "`systemctl reboot`": End(("planned",), 3, by_command("systemctl reboot")),
     "`shutdown -r now`": End(("planned",), 2, by_command("shutdown -r now")),
     "`reboot`": End(("planned",), 1, by_command("reboot")),
-    "`sparkrack reboot --rolling`": End(("planned",), 2, by_sparkrack),
+    "`sparkrack reboot`": End(("planned",), 2, by_sparkrack),
     "`systemctl poweroff`, switched on later": End(("planned",), 2, off_and_on),
     "`systemctl soft-reboot`: no boot ends": End(("planned",), 1, soft_reboot_alone),
     "`systemctl soft-reboot`, then a kill": End(POWER, 1, soft_reboot_and_kill),

@@ -403,7 +403,7 @@ def test_all_ranks_of_a_unit_are_to_be_rebooted(rack: Rack) -> None:
     done = rack.run()
     wanted = "unit qwen spans spark1, spark2: reboot spark1, spark2 before it starts again, all of them"
     assert wanted in done.output
-    assert "Next: sparkrack reboot --rolling --limit spark1 --limit spark2" in done.output
+    assert "Next: sparkrack reboot --limit spark1 --limit spark2" in done.output
     rack.nodes.evidence("spark1", marker={"boot": BOOT, "time": time.time() - 200, "target": None})
     assert "before it starts again" not in rack.run().output
 

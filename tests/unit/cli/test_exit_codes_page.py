@@ -35,7 +35,7 @@ UNKNOWN_NAMES: tuple[tuple[str, ...], ...] = (
     ("bootstrap", "nodes", "no-such"),
     ("bootstrap", "switch", "no-such"),
     ("driver", "release", "no-such"),
-    ("reboot", "--rolling", "--limit", "no-such"),
+    ("reboot", "-y", "--limit", "no-such"),
     ("switch", "restore", "no-such", "no-such"),
     ("switch", "password", "no-such", "--new-file", "no-such-file"),
     ("switch", "upgrade", "no-such", "--packages", "no-such-folder"),

@@ -26,7 +26,7 @@ COMMANDS = {
     "status": ("sparkrack", "status"),
     "topology": ("sparkrack", "topology", "--seen"),
     "unlock": ("sparkrack", "unlock", "x"),
-    "reboot": ("sparkrack", "reboot", "--rolling"),
+    "reboot": ("sparkrack", "reboot", "-y"),
     "driver": ("sparkrack", "driver", "release", "spark1"),
     "bootstrap": ("sparkrack", "bootstrap", "nodes"),
     "restore": ("sparkrack", "switch", "restore", "--last"),

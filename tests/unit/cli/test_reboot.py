@@ -1,4 +1,4 @@
-"""`sparkrack reboot --rolling`, with nodes that are shells of this machine."""
+"""`sparkrack reboot`, with nodes that are shells of this machine."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Rack:
         return [Outcome(name, "memory", "test_swap", passed=fine, why="" if fine else f"{name}: swap is on")]
 
     def run(self, *words: str) -> Result:
-        return CliRunner().invoke(sparkrack, ["reboot", "--rack", str(self.folder / "rack.yaml"), "--rolling", *words])
+        return CliRunner().invoke(sparkrack, ["reboot", "--rack", str(self.folder / "rack.yaml"), "-y", *words])
 
     @property
     def lock(self) -> Path:
@@ -234,10 +234,11 @@ def test_a_node_is_proven_by_checks_that_apply_right_after_a_boot(
     )
 
 
-def test_there_is_no_way_but_rolling(rack: Rack) -> None:
+def test_without_a_terminal_it_restarts_nothing_unless_it_may(rack: Rack) -> None:
     done = CliRunner().invoke(sparkrack, ["reboot", "--rack", str(rack.folder / "rack.yaml")])
     assert done.exit_code == 1
-    assert "--rolling" in done.output
+    assert "there is no terminal to ask on; -y restarts them without a question" in done.output
+    assert not rack.restarted()
 
 
 def test_a_node_is_not_restarted_once_the_lock_is_lost(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,7 +304,7 @@ def test_without_a_journal_nothing_is_restarted(rack: Rack) -> None:
 def test_a_terminal_shows_the_node_that_is_away(rack: Rack) -> None:
     """As a process of its own, on a terminal; the node never comes back."""
     (rack.folder / "spark2/dies").touch()
-    words = ["reboot", "--rack", str(rack.folder / "rack.yaml"), "--rolling", "--limit", "spark2"]
+    words = ["reboot", "--rack", str(rack.folder / "rack.yaml"), "-y", "--limit", "spark2"]
     with on_terminal(words, settings(rack.folder)) as screen:
         screen.until(r"restart node 1 of 1, \d+ s: 0 of 1 hosts done")
         screen.until("spark2  wait until it answers again, at most 1800 s")

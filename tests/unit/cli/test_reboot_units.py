@@ -57,7 +57,7 @@ class Rack(ServeRack):
         (self.folder / "up").write_text(" ".join(names))
 
     def restart(self, *words: str) -> Result:
-        return CliRunner().invoke(sparkrack, ["reboot", "--rolling", "--rack", str(self.file), *words])
+        return CliRunner().invoke(sparkrack, ["reboot", "-y", "--rack", str(self.file), *words])
 
     def restarted(self, file: str = "restarted") -> list[str]:
         noted = self.folder / file

@@ -34,7 +34,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "rebuild": ("rebuild", "spark1", "--as", "nvidia"),
     "seed": ("seed", "spark1", "--out", "seeds"),
     "driver": ("driver", "release", "spark1"),
-    "reboot": ("reboot", "--rolling", *ONE_NODE),
+    "reboot": ("reboot", "-y", *ONE_NODE),
     "drill": ("drill", "spark1", "--level", "mark"),
     "switch": ("switch", "restore", "crs812", "--list"),
     "unlock": ("unlock", "20260101T000000-abcd"),

@@ -137,7 +137,7 @@ def test_only_a_node_that_asks_for_it_is_restarted(workdir: Workdir) -> None:
     done = workdir.run("--all")
     assert done.returncode == 0, done.stderr
     (reboot,) = [words for words in workdir.calls if words[0] == "reboot"]
-    assert reboot == ["reboot", "--rolling", "--rack", str(workdir.rack), "--limit", "spark2"]
+    assert reboot == ["reboot", "-y", "--rack", str(workdir.rack), "--limit", "spark2"]
     assert "restarted: spark2" in done.stdout
     assert workdir.verbs()[-2:] == ["reboot", "verify"]
 

@@ -193,7 +193,7 @@ def test_each_verb_gets_the_options_that_it_has() -> None:
     assert phase_commands.bootstrap_switch(request, OPTIONS, "crs812") == bootstrap
     upgrade = ("switch", "upgrade", "crs812", "-y", "--no-nodes", *rack, "--packages", "/npk", *of_switch)
     assert phase_commands.upgrade_switch(request, OPTIONS, "crs812", "/npk") == upgrade
-    reboot = ("reboot", "--rolling", *rack, "--limit", "spark1")
+    reboot = ("reboot", "-y", *rack, "--limit", "spark1")
     assert phase_commands.reboot(request, "spark1", False) == reboot
     assert phase_commands.reboot(request, "spark1", True) == (*reboot, "--containers")
     assert phase_commands.stop_unit(request, "qwen") == ("serve", "stop", "qwen", *rack)

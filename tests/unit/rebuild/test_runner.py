@@ -255,7 +255,7 @@ def test_each_node_that_asks_for_it_is_restarted_once(tmp_path: Path) -> None:
     one.commands.output = [status(spark1=True, spark2=True)]
     assert one.run() == "done"
     reboots = [call for call in one.commands.called if call.startswith("reboot")]
-    assert reboots == ["reboot --rolling --rack /srv/rack.yaml --limit spark2 --containers"]
+    assert reboots == ["reboot -y --rack /srv/rack.yaml --limit spark2 --containers"]
     reason = "a package or a new machine ID asks for it"
     assert f"spark1: was restarted already and still asks for it: {reason}; left to verify" in one.said
     assert f"spark2: is to be restarted: {reason}" in one.said
@@ -308,7 +308,7 @@ def test_units_that_a_phase_before_has_started_are_stopped_for_a_restart(tmp_pat
     verbs = [" ".join(call.split()[:3]) for call in one.commands.called]
     assert verbs[verbs.index("serve stop one") :][:3] == [
         "serve stop one",
-        "reboot --rolling --rack",
+        "reboot -y --rack",
         "serve start one",
     ]
     assert verbs.count("serve stop one") == 1

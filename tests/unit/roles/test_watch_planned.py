@@ -348,7 +348,7 @@ def test_a_rolling_reboot_of_three_nodes_pages_nobody(
         thread.start()
         (tmp_path / "rack.yaml").write_text(serving_racks.text({}, serving_racks.machines(3), watch=watch))
         try:
-            done = CliRunner().invoke(sparkrack, ["reboot", "--rack", str(tmp_path / "rack.yaml"), "--rolling"])
+            done = CliRunner().invoke(sparkrack, ["reboot", "--rack", str(tmp_path / "rack.yaml"), "-y"])
         finally:
             over.set()
             thread.join(120)
