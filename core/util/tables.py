@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
@@ -60,12 +61,18 @@ def print_sentence(console: Console, sentence: Text | str, style: str = "") -> N
         console.print(text, soft_wrap=True)
         return
     start = len(text.plain) - len(text.plain.lstrip(" "))
-    hanging = start + _HANGING
-    # The first line may be longer than the others by what these are moved to the right.
-    lines = text[start:].wrap(console, max(console.width - hanging, _HANGING), overflow="ignore")
-    for number, line in enumerate(lines):
+    body = text[start:]
+    breaks, used = list[int](), 0
+    for word in re.finditer(r"\S+\s*", body.plain):
+        room = console.width - (start + _HANGING if breaks else start)
+        if used and used + cell_len(word[0].rstrip()) > room:
+            breaks.append(word.start())
+            used = 0
+        used += cell_len(word[0])
+    for number, line in enumerate(body.divide(breaks)):
         line.rstrip()
-        console.print(Text(" " * (hanging if number else start)).append_text(line), soft_wrap=True)
+        indentation = Text(" " * (start + _HANGING if number else start))
+        console.print(indentation.append_text(line), soft_wrap=True)
 
 
 def _least_width(console: Console, table: Table) -> int:
