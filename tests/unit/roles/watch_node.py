@@ -80,7 +80,7 @@ for f in @ROOT@/dpkg/*; do
     if @GREP@ -qx unpacked "$f"; then
         echo installed > "$f"
         n=${f##*/}
-        if @GREP@ -qx disabled "@ROOT@/vendor/$n.service"; then printf enabled > "@ROOT@/vendor/$n.service"; fi
+        if @GREP@ -qx disabled "@ROOT@/vendor/$n.service"; then @SYSTEMCTL@ enable "$n.service"; fi
         @SYSTEMCTL@ start "$n.service" || :
     fi
 done
