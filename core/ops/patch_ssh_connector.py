@@ -81,7 +81,8 @@ def run_shell_command(
         return _execute(transport, line.get_raw_value(), stdin, bool(control.get("_get_pty")), print_prefix)
 
     # Not its raw value: pyinfra masks what an operation declares as a secret.
-    with timed(str(self.host), f"ssh: {command}", logged_title(str(command))) as exchange:
+    title = logged_title(str(control.get("_stdin") or "")) or logged_title(str(command))
+    with timed(str(self.host), f"ssh: {command}", title) as exchange:
         with gevent.Timeout(seconds, DeadlineError(f"no answer within {seconds:g} s")):
             code, output = util.execute_command_with_sudo_retry(self.host, cast(Any, arguments), once)
         exchange.result = f"exit {code}"
