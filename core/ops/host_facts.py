@@ -23,7 +23,8 @@ busy day: 12 s); one with a dead disk or driver never ends.
 """
 READ = 'eval "$(cat)"'
 """The command that reads a node. Its script comes by standard input: that of all roles has 50 KB, 70 KB in the quotes
-of sudo's shell, and one argument may have 128 KB (MAX_ARG_STRLEN of Linux)."""
+of sudo's shell, and one argument may have 128 KB (MAX_ARG_STRLEN of Linux). sudo leaves standard input alone: pyinfra
+calls it with -n, or with -A and a program that prints the password."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import gevent
@@ -116,9 +117,11 @@ def _execute(
         channel.exec_command(f"echo {start_marker}\n{_REFUSE_CSH}\n{line}".encode())
         reader = _OutputReader(channel, start_marker, print_prefix)
         into = channel.makefile_stdin("wb", -1)
-        if stdin:
-            util.write_stdin(stdin, into)  # type: ignore[no-untyped-call]
-        into.close()
+        # A command that ends before it has read its input says why itself, as sudo that needs a password.
+        with suppress(OSError):
+            if stdin:
+                util.write_stdin(stdin, into)  # type: ignore[no-untyped-call]
+            into.close()
         return reader.read_until_exit()
     finally:
         channel.close()
