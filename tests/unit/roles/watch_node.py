@@ -90,7 +90,7 @@ case "$*" in *install*) ;; *) exit 0 ;; esac
 for p in "$@"; do :; done
 @MKDIR@ -p @ROOT@/dpkg @ROOT@/vendor @ROOT@/etc/prometheus @ROOT@/var/lib/prometheus/node-exporter
 echo unpacked > "@ROOT@/dpkg/$p"
-[ -e "@ROOT@/vendor/$p.service" ] || echo disabled > "@ROOT@/vendor/$p.service"
+[ -e "@ROOT@/vendor/$p.service" ] || printf disabled > "@ROOT@/vendor/$p.service"
 @LEAVE@{_CONFIGURE}"""
 _DPKG = f"""\
 case "$*" in
