@@ -1,6 +1,4 @@
-"""The operator's own key, of which only the public half is ever read by us: as a node must accept it, and as a seed
-holds it.
-"""
+"""The operator's own key, of which only the public half is ever read by us."""
 
 from __future__ import annotations
 
