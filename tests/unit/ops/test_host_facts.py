@@ -75,7 +75,7 @@ def test_a_probe_longer_than_one_argument_reaches_the_shell_of_sudo(
     long = "x" * 3000
     probe = Probe(commands={f"fact-{place}": f"printf '%s' {place}-{long}" for place in range(count)})
     monkeypatch.setattr(host_facts, "_registered", {"role": probe})
-    state = State(Inventory((["@local"], {}), override_data={}), Config())
+    state = State(Inventory((["@local"], {}), override_data={}), Config())  # type: ignore[no-untyped-call]
     connect_all(state)
     host = state.inventory.get_host("@local")
     host.connector_data["prompted_sudo_password"] = password
