@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping
 
 from pyinfra import logger
@@ -13,17 +12,7 @@ from core.model.errors import printable
 from core.ops.events import emit
 from core.util.event import Action, Event, EventKind
 from core.util.managed_file import ManagedFile
-
-_KEY = r"[\w.-]*(?:pass(?:word|wd|phrase)?|secret|token|credentials?|cred|psk)2?"
-_HIDDEN = (
-    # A mount option. Of a password nothing is left, commas included: it may hold some.
-    re.compile(rf"((?<![\w.-]){_KEY}=)\S+", re.IGNORECASE),
-    re.compile(r"((?<=[\s,])user(?:name)?=)[^\s,]+"),
-    # A setting as YAML, JSON and INI files have it.
-    re.compile(rf"((?<![\w.-]){_KEY}(?:[\"']\s*:\s*|\s*:\s+|\s+=\s*)).*\S", re.IGNORECASE),
-    re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)"),
-)
-"""What stands before values that are secrets or lead to one, and the values."""
+from core.util.scrub import mask_settings
 
 
 def announce_change(host: Host, events: Iterable[Event]) -> None:
@@ -50,7 +39,7 @@ def file_diff(path: str, before: bytes | None, after: bytes | None) -> Event:
         [] if side is None else side.decode("utf-8", "backslashreplace").splitlines() for side in (before, after)
     )
     action = Action.CREATE if before is None else Action.REMOVE if after is None else Action.MODIFY
-    diff = tuple(map(masked, difflib.unified_diff(old, new, lineterm="", n=0)))[2:]
+    diff = tuple(map(mask_settings, difflib.unified_diff(old, new, lineterm="", n=0)))[2:]
     return Event(EventKind.FILE, path=path, action=action, diff=diff)
 
 
@@ -66,13 +55,6 @@ def managed_file_changes(
 ) -> tuple[tuple[ManagedFile, Event], ...]:
     """Return each of these files with what will become of it; `before`: the actual contents by path."""
     return tuple((file, managed_file_change(file, before[file.path])) for file in files)
-
-
-def masked(line: str) -> str:
-    """A line of a file without the values of mount options and settings that are secrets or lead to one."""
-    for hidden in _HIDDEN:
-        line = hidden.sub(r"\1***", line)
-    return line
 
 
 def announce_warning(host: Host, warning: str | Event, kind: EventKind = EventKind.NOTE) -> None:

@@ -21,6 +21,10 @@ ANSWER_SECONDS = 40
 """Seconds for the whole answer of a node, while all others wait for it. A slow node takes seconds (a virtual node on a
 busy day: 12 s); one with a dead disk or driver never ends.
 """
+READ = 'eval "$(cat)"'
+"""The command that reads a node. Its script comes by standard input: that of all roles has 50 KB, 70 KB in the quotes
+of sudo's shell, and one argument may have 128 KB (MAX_ARG_STRLEN of Linux). sudo leaves standard input alone: pyinfra
+calls it with -n, or with -A and a program that prints the password."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,7 @@ def _ask_node(host: Host, probes: list[Probe], constant: Mapping[str, bytes | No
     """Return the reading of a node, and why it is not sufficient, if it is not."""
     requested_at = time.time()
     try:
-        succeeded, output, stderr_lines = run_script(host, script(probes), ANSWER_SECONDS)
+        succeeded, output, stderr_lines = run_script(host, READ, ANSWER_SECONDS, script(probes))
     except TimeoutError as slow:
         return _NOTHING, f"state of the node: no whole answer in time ({slow or ANSWER_SECONDS})"
     except (OSError, EOFError, SSHException) as error:

@@ -7,6 +7,7 @@ enabled and running; one in a restart loop does not run. Files below /etc/system
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -86,12 +87,14 @@ class ManagedService:
     reads: Reads = Reads.RESTART
     reload: str = ""
     """Shell text with which its unit reads its files again; empty for `systemctl reload`."""
+    restart: str = ""
+    """Shell text that restarts its unit; empty for `systemctl restart`."""
     starts: tuple[str, ...] = ()
     """Services of its timers, which run once after each change."""
     static: bool = False
     """Other units start it: there is nothing to enable."""
     at_boot: bool = False
-    """It is started at boot alone, and need not run now."""
+    """It is started at boot alone, and now only for a reason that its role has."""
     waits: bool = False
     """It waits for another node in a restart loop."""
     prepare: str = ""
@@ -139,8 +142,9 @@ class ManagedService:
         reload = by_systemd or outdated or (now.pending and any(map(_is_unit_file, self.paths)))
         events = (
             *file_acted(Action.MOVE, *now.overrides, detail=f"it changes {' '.join(self.units)}"),
-            *(event for _, event in now.files),
+            *(event for file, event in now.files if _is_first(file, install)),
             *install.events,
+            *(event for file, event in now.files if not _is_first(file, install)),
             *also.events,
             *acted(Action.UNMASK, *masked),
             *acted(Action.ENABLE, *disabled),
@@ -164,7 +168,7 @@ class ManagedService:
     def removal(self, now: ServiceState, why: str, then: str = "") -> ServiceChanges:
         """Return what stops the service and removes all that is its own; nothing where nothing of it is left. What
         a package brought stays. `then`: shell text after it was stopped, before its files go."""
-        own = [unit for unit in self.units if f"{UNITS}/{unit}" in self.paths]
+        own = [unit for unit in self.units if unit_file(unit) in self.paths]
         left = any(now.units[unit].load == "loaded" or now.units[unit].enabled for unit in own)
         if not (now.there or now.pending or now.overrides or left):
             return NO_CHANGES
@@ -188,7 +192,7 @@ class ManagedService:
     ) -> Event | None:
         state = now.units[unit]
         if self.at_boot:
-            return None
+            return _restart_event(unit, Action.RESTART, reason) if reason else None
         if not (state.settled or (self.waits and state.running)):
             action = Action.RESTART if state.running else Action.START
             return _restart_event(unit, action, reason)
@@ -214,7 +218,7 @@ class ManagedService:
             return self.reload or f"systemctl reload {event.subject} || systemctl restart {event.subject}"
         # What is started may run by now, with older files; where nothing may be restarted it keeps them.
         start = event.action is Action.START and self.reads is Reads.NOTHING
-        return f"systemctl {'start' if start else 'restart'} {event.subject}"
+        return self.restart or f"systemctl {'start' if start else 'restart'} {event.subject}"
 
     def _unread(self) -> tuple[Event, ...]:
         why = f"it has not read the files of {' '.join((*self.units, *self.starts) or self.paths)}"
@@ -222,20 +226,30 @@ class ManagedService:
 
     def _write(self, now: ServiceState, install: ServiceChanges, *, marked: bool) -> Iterable[StringCommand]:
         files = [file for file, _ in now.files]
-        first = [file for file in files if _is_unit_file(file.path)] if install.commands else files
+        first = [file for file in files if _is_first(file, install)]
         if marked:
             yield from self.set_mark()
         if now.overrides:
             yield remote_files.move_aside(now.overrides)
         yield from remote_files.put_files(first)
         yield from install.commands
-        yield from remote_files.put_files([file for file in files if file not in first])
+        yield from remote_files.put_files([file for file in files if not _is_first(file, install)])
+
+
+def unit_file(unit: str) -> str:
+    """Return the path of the file of a unit of ours: that of its template for an instance (`name@instance.service`)."""
+    return f"{UNITS}/{re.sub('@[^.]+', '@', unit)}"
 
 
 def _restart_event(unit: str, action: Action, reason: Reason | None) -> Event:
     if isinstance(reason, FieldValue):
         return Event(EventKind.RESTART, subject=unit, action=action, fields=(reason,))
     return Event(EventKind.RESTART, subject=unit, action=action, detail=reason or None)
+
+
+def _is_first(file: ManagedFile, install: ServiceChanges) -> bool:
+    """Whether a file is written before a package is installed."""
+    return not install.commands or _is_unit_file(file.path)
 
 
 def _is_unit_file(path: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, cast
 
 import gevent
@@ -81,7 +82,8 @@ def run_shell_command(
         return _execute(transport, line.get_raw_value(), stdin, bool(control.get("_get_pty")), print_prefix)
 
     # Not its raw value: pyinfra masks what an operation declares as a secret.
-    with timed(str(self.host), f"ssh: {command}", logged_title(str(command))) as exchange:
+    title = logged_title(str(control.get("_stdin") or "")) or logged_title(str(command))
+    with timed(str(self.host), f"ssh: {command}", title) as exchange:
         with gevent.Timeout(seconds, DeadlineError(f"no answer within {seconds:g} s")):
             code, output = util.execute_command_with_sudo_retry(self.host, cast(Any, arguments), once)
         exchange.result = f"exit {code}"
@@ -115,9 +117,11 @@ def _execute(
         channel.exec_command(f"echo {start_marker}\n{_REFUSE_CSH}\n{line}".encode())
         reader = _OutputReader(channel, start_marker, print_prefix)
         into = channel.makefile_stdin("wb", -1)
-        if stdin:
-            util.write_stdin(stdin, into)  # type: ignore[no-untyped-call]
-        into.close()
+        # A command that ends before it has read its input says why itself, as sudo that needs a password.
+        with suppress(OSError):
+            if stdin:
+                util.write_stdin(stdin, into)  # type: ignore[no-untyped-call]
+            into.close()
         return reader.read_until_exit()
     finally:
         channel.close()

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 
 from core.model import Access, Rack
+from core.model.errors import printable_line
 from core.ssh.client import ssh_config, ssh_config_for
 from core.ssh.root_shell import RootShell, UnreachableError
 
@@ -59,6 +61,24 @@ def _open_shells(config: str, names: Iterable[str], timeout: float) -> Iterator[
         finally:
             for shell in shells.values():
                 shell.close()
+
+
+class ScriptError(Exception):
+    """A script did not end well on a node; the text is the reason, in one line that begins with the node."""
+
+
+def script_output(shells: Mapping[str, RootShell], node: str, name: str, script: str, words: Iterable[str]) -> str:
+    """Run a script on a node with these arguments, and return its output. name: of the script, in its messages.
+    Raises ScriptError.
+    """
+    try:
+        done = shells[node].run(f"sh -c {quote(script)} {name} {' '.join(map(quote, words))}")
+    except UnreachableError as fault:
+        raise ScriptError(printable_line(f"{node}: {fault.why}")) from None
+    if done.rc != 0:
+        lines = str(done.stderr).strip().splitlines() or [f"exit {done.rc}"]
+        raise ScriptError(printable_line(f"{node}: {lines[-1]}"))
+    return str(done.stdout)
 
 
 class NodeShells:

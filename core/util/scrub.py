@@ -1,4 +1,4 @@
-"""Remove secrets from text that is kept or given away: the debug log of a run, and the files of a support bundle."""
+"""Remove secrets from text that is shown, kept or given away: differences, debug logs, support bundles."""
 
 from __future__ import annotations
 
@@ -63,6 +63,17 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 """Forms of secrets that are not declared, with the part of each that stays."""
 
+_SETTING = r"[\w.-]*(?:pass(?:word|wd|phrase)?|secret|token|credentials?|cred|psk)2?"
+_SETTINGS = (
+    # A mount option. Of a password nothing is left, commas included: it may hold some.
+    re.compile(rf"((?<![\w.-]){_SETTING}=)\S+", re.IGNORECASE),
+    re.compile(r"((?<=[\s,])user(?:name)?=)[^\s,]+"),
+    # A setting as YAML, JSON and INI files have it.
+    re.compile(rf"((?<![\w.-]){_SETTING}(?:[\"']\s*:\s*|\s*:\s+|\s+=\s*)).*\S", re.IGNORECASE),
+    re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)"),
+)
+"""What stands before values in a line of a file that are secrets or lead to one, and the values."""
+
 _SHORTEST = 4
 """Characters of a declared secret that is replaced inside of words, too."""
 _declared: set[str] = set()
@@ -96,3 +107,10 @@ def has_form_of_secret(text: str) -> bool:
 def count_base64(text: str) -> str:
     """Return a text with contents in base64 replaced by their lengths, wherever they stand in a command."""
     return _BASE64.sub(lambda found: f"({len(found[0])} characters of base64)", text)
+
+
+def mask_settings(line: str) -> str:
+    """Return a line of a file without the values of mount options and settings that are secrets or lead to one."""
+    for setting in _SETTINGS:
+        line = setting.sub(rf"\1{MASK}", line)
+    return line

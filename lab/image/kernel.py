@@ -113,20 +113,25 @@ def _version(name: str) -> re.Match[str] | None:
     return re.fullmatch(r"linux-source-(\d+)\.(\d+)", name)
 
 
-def _build(work: Path, done: Path, mirror: str, say: Callable[[str], None]) -> None:
-    begin = time.monotonic()
+def _download(work: Path, done: Path, mirror: str, say: Callable[[str], None]) -> tuple[str, Path]:
+    """Return the name of the package of the source, and its file. Raises LabError."""
     say(f"fetching the source of the nodes' kernel from {SUITE}")
     try:
         suite = Suite(SUITE, work / "apt", mirror)
         suite.update()
         package = choose(suite.names("linux-source-"))
-        file = suite.download(package)[package]
+        return package, suite.download(package)[package]
     except LabError as error:
         raise LabError(
             f"the source of the nodes' kernel cannot be downloaded, and the lab runs on no other kernel: {error}\n"
             "connect this machine to a Debian mirror (SPARKRACK_DEBIAN_MIRROR names another one), or copy "
             f"{done} from a machine that has built it"
         ) from None
+
+
+def _build(work: Path, done: Path, mirror: str, say: Callable[[str], None]) -> None:
+    begin = time.monotonic()
+    package, file = _download(work, done, mirror, say)
     version = run(["dpkg-deb", "--field", str(file), "Version"], f"reading {file.name}").stdout.strip()
     say(f"unpacking {package} {version}")
     extract(file, work / "deb")

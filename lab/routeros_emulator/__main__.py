@@ -53,12 +53,7 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
         saved.forget()
     while not ended.is_set():
         config = saved.load(config).config(config)
-        if recorded is None:
-            device = EmulatedDevice(config, MENUS, wires, loop.call_later, factory=factory)
-        else:
-            menus = recorded.menus(MENUS)
-            device = EmulatedDevice(config, menus, wires, loop.call_later, factory=factory, fill=recorded.fill)
-            device.recorded_links = recorded.recorded_links
+        device = _device(config, recorded, wires, loop, factory=factory)
         restarted = asyncio.Event()
         device.on_restart = restarted.set
         server = Server(device, faults, journal)
@@ -94,6 +89,23 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
     if watch is not None:
         watch.close()
     journal.close()
+
+
+def _device(
+    config: SwitchConfig,
+    recorded: RecordedUnit | None,
+    wires: LinkWiring,
+    loop: asyncio.AbstractEventLoop,
+    *,
+    factory: bool,
+) -> EmulatedDevice:
+    """Return the switch, with what a real unit showed where that was recorded."""
+    if recorded is None:
+        return EmulatedDevice(config, MENUS, wires, loop.call_later, factory=factory)
+    menus = recorded.menus(MENUS)
+    device = EmulatedDevice(config, menus, wires, loop.call_later, factory=factory, fill=recorded.fill)
+    device.recorded_links = recorded.recorded_links
+    return device
 
 
 async def _first(*events: asyncio.Event) -> None:

@@ -10,10 +10,9 @@ from pyinfra.api.deploy import deploy
 from core.model import Node, Rack
 from core.ops import apt, remote_files
 from core.ops.announce import file_diff, managed_file_change
-from core.ops.managed_service import ServiceChanges, ServiceState
+from core.ops.managed_service import NO_CHANGES, ServiceChanges
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
-from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file
 from core.util.event import Action, Event, EventKind, acted, file_acted, value_change
 from core.util.managed_file import ManagedFile
@@ -289,10 +288,8 @@ def _without_crash_kernel(facts: BlackboxFacts) -> Changeset:
         # First: with the fragment gone nothing tells the next run that these settings are ours.
         events.append(file_diff(kdump.SETTINGS, before, after))
         commands.insert(0, remote_files.put(kdump.SETTINGS, after, mode="644", before=before))
-    if there:
-        events += [event for path in there for event in file_acted(Action.REMOVE, path)]
-        commands.append(sudo_script(f"rm -f {' '.join(there)}"))
-    return Changeset(events=tuple(events), commands=tuple(commands))
+    changes = ServiceChanges(tuple(events), tuple(commands)) + _remove_files(there)
+    return Changeset(events=changes.events, commands=changes.commands)
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -328,23 +325,14 @@ def load_crash_kernel(facts: BlackboxFacts) -> Changeset:
     before = facts.before(kdump.SETTINGS)
     settings = kdump.settings(wanted, before or b"")
     after = kdump.with_settings(before or b"", settings)
-    load = kdump.loadable(wanted, now)
-    unit = SystemdUnit("loaded", "inactive", now.unit)
-    surplus = [] if files else [path for path in kdump.PATHS if path in facts.kdump_files]
-    reported, commands = managed_file.changes(stale, facts.kdump_files), remote_files.put_files(stale)
-    if surplus:
-        reported += [event for path in surplus for event in file_acted(Action.REMOVE, path)]
-        commands.append(sudo_script(f"rm -f {' '.join(surplus)}"))
+    changes = _remove_files([] if files else [path for path in kdump.PATHS if path in facts.kdump_files])
+    edit = NO_CHANGES
     if after != before:
-        reported.append(file_diff(kdump.SETTINGS, before, after))
         check = kdump.check_settings(settings)
-        commands.append(remote_files.put(kdump.SETTINGS, after, mode="644", before=before, check=check))
-    changes = ServiceChanges(tuple(reported), tuple(commands)) + services.KDUMP.differences(
-        ServiceState({kdump.UNIT: unit})
-    )
-    if load:
-        event = Event(EventKind.RESTART, subject=kdump.UNIT, action=Action.RESTART, detail="none is loaded")
-        changes += ServiceChanges((event,), (sudo_script(kdump.load()),))
+        put = remote_files.put(kdump.SETTINGS, after, mode="644", before=before, check=check)
+        edit = ServiceChanges((file_diff(kdump.SETTINGS, before, after),), (put,))
+    reasons = {kdump.UNIT: "none is loaded"} if kdump.loadable(wanted, now) else {}
+    changes += services.KDUMP.differences(facts.kdump_service(files), reasons, also=edit)
     return changes.changeset("a crash kernel is loaded at each boot", warnings)
 
 
@@ -361,6 +349,12 @@ def report_reboot(facts: BlackboxFacts) -> Changeset:
         warnings=tuple(Event(EventKind.NOTE, action=Action.REBOOT, detail=reason) for reason in reasons),
         in_sync_reason="a reboot is needed" if reasons else "no reboot is needed",
     )
+
+
+def _remove_files(paths: list[str]) -> ServiceChanges:
+    if not paths:
+        return NO_CHANGES
+    return ServiceChanges(file_acted(Action.REMOVE, *paths), (sudo_script(f"rm -f {' '.join(paths)}"),))
 
 
 def _file_events(facts: BlackboxFacts, stale: Iterable[ManagedFile]) -> list[Event]:

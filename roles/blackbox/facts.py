@@ -246,6 +246,11 @@ class BlackboxFacts:
         files = (*_rewritten(program, self.recorder_program), *self.changes(units))
         return ServiceState(self.recorder_units, files, there=there, pending=self.recorder_state.pending)
 
+    def kdump_service(self, files: Iterable[ManagedFile]) -> ServiceState:
+        """Return the crash kernel's service as the node has it; `files`: its desired files."""
+        unit = SystemdUnit("loaded", "inactive", self.crash_kernel.unit)
+        return ServiceState({kdump.UNIT: unit}, _rewritten(files, self.kdump_files), there=bool(self.kdump_files))
+
     def changes(self, files: Iterable[ManagedFile]) -> tuple[tuple[ManagedFile, Event], ...]:
         """Return those of these files that differ, each with what becomes of it."""
         return managed_file_changes(stale := self.stale(files), {file.path: self.before(file.path) for file in stale})

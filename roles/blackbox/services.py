@@ -36,7 +36,8 @@ NETCONSOLE = ManagedService(
     netconsole.SENDER_PATHS,
 )
 NETCONSOLE_RECEIVE = ManagedService("blackbox-netconsole_receive", (netconsole.RECEIVE,), netconsole.RECEIVER_PATHS)
-KDUMP = ManagedService(None, (kdump.UNIT,), (), Reads.NOTHING, at_boot=True)
+KDUMP = ManagedService(None, (kdump.UNIT,), kdump.PATHS, Reads.NOTHING, restart=kdump.load(), at_boot=True)
+"""The crash kernel that it loads reads the files, in the boot after a panic."""
 SERVICES = (
     PSTORE,
     JOURNAL,

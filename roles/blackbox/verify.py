@@ -16,6 +16,7 @@ import pytest
 from core.model import Node, Rack
 from core.model.fields import seconds
 from core.ssh.client import Machine, NodeConnections
+from core.verify.node_answers import output, unit_properties
 from core.verify.reporter import CheckReporter
 from roles.blackbox import (
     boot_evidence,
@@ -58,19 +59,6 @@ def pstore(declared: BlackboxOptions) -> None:
     """Skip where pstore is left alone."""
     if not declared.pstore:
         pytest.skip("rack.yaml leaves pstore alone")
-
-
-def output(node: Node, machine: Machine, command: str) -> str:
-    """Return the output of a command on the node."""
-    done = machine.run(f"LC_ALL=C {command}")
-    assert done.rc == 0, f"{node.name}: {command}: {(done.stderr or done.stdout).strip() or f'exit {done.rc}'}"
-    return str(done.stdout)
-
-
-def shown(node: Node, machine: Machine, unit: str, *properties: str) -> dict[str, str]:
-    """Return systemd's properties of a unit; of systemd itself for an empty name."""
-    found = output(node, machine, f"systemctl show --property={','.join(properties)} {unit}".rstrip())
-    return dict(line.partition("=")[::2] for line in found.splitlines())
 
 
 def configured(node: Node, machine: Machine, file: str, key: str) -> str:
@@ -160,7 +148,7 @@ def test_a_crash_kernel_waits(
         faults.append(f"no crash kernel is loaded; journalctl --boot --unit={kdump.UNIT}")
     if _next_values(machine, kdump.PARAMETER)[-1:] != [kdump.parameter(wanted)]:
         faults.append(f"the next boot does not have {kdump.PARAMETER}={kdump.parameter(wanted)}")
-    if (state := shown(node, machine, kdump.UNIT, "UnitFileState")["UnitFileState"]) != "enabled":
+    if (state := unit_properties(node, machine, kdump.UNIT, "UnitFileState")["UnitFileState"]) != "enabled":
         faults.append(f"{kdump.UNIT} is {state or 'unknown'}, wanted enabled")
     settings = {**kdump.settings(wanted), **({"KDUMP_SKIP_VMCORE": "0"} if wanted.vmcore else {})}
     words = " ".join(f'"${{{key}:-0}}"' for key in settings)
@@ -168,7 +156,7 @@ def test_a_crash_kernel_waits(
     found = output(node, machine, f"sh -c {shlex.quote(read)}").split()
     if found != list(settings.values()):
         faults.append(f"{', '.join(settings)} are {' '.join(found) or 'unset'}, wanted {' '.join(settings.values())}")
-    runs = shown(node, machine, "kdump-tools-dump.service", "ExecStart")["ExecStart"]
+    runs = unit_properties(node, machine, "kdump-tools-dump.service", "ExecStart")["ExecStart"]
     if (kdump.PROGRAM in runs) == wanted.vmcore:
         wrong = "the log alone" if wanted.vmcore else "the memory as well"
         faults.append(f"the crash kernel would write {wrong}: kdump-tools-dump.service runs {runs or 'nothing'}")
@@ -222,7 +210,7 @@ def test_the_kernel_can_store_a_panic(node: Node, machine: Machine) -> None:
 def test_records_are_archived(node: Node, machine: Machine, report: CheckReporter) -> None:
     """The unit is enabled and archives outside of the journal, nothing deletes the archive, and no record waits."""
     faults = []
-    state = shown(node, machine, desired.PSTORE_UNIT, "UnitFileState")["UnitFileState"]
+    state = unit_properties(node, machine, desired.PSTORE_UNIT, "UnitFileState")["UnitFileState"]
     if state != "enabled":
         faults.append(f"{desired.PSTORE_UNIT} is {state or 'unknown'}, wanted enabled")
     if (storage := configured(node, machine, "systemd/pstore.conf", "Storage")) != "external":
@@ -241,7 +229,7 @@ def test_the_journal_is_on_the_disk(node: Node, machine: Machine, declared: Blac
     """journalctl reads entries of this boot from /var/log/journal, and the flush at boot is not masked."""
     command = "journalctl --directory=/var/log/journal --boot --lines=1 --quiet --no-pager --output=short-unix"
     assert output(node, machine, command).strip(), f"{node.name}: /var/log/journal has no entry of this boot"
-    state = shown(node, machine, desired.FLUSH_UNIT, "UnitFileState")["UnitFileState"]
+    state = unit_properties(node, machine, desired.FLUSH_UNIT, "UnitFileState")["UnitFileState"]
     assert not state.startswith("masked"), f"{node.name}: {desired.FLUSH_UNIT} is masked: a boot's journal is lost"
 
 
@@ -259,7 +247,7 @@ def test_the_journal_is_synchronized(
         if (found := configured(node, machine, "systemd/journald.conf", key)) != wanted
     ]
     written = output(node, machine, f"stat --format=%Y {desired.JOURNAL}").strip()
-    process = shown(node, machine, desired.JOURNAL_UNIT, "MainPID")["MainPID"]
+    process = unit_properties(node, machine, desired.JOURNAL_UNIT, "MainPID")["MainPID"]
     age = output(node, machine, f"ps -o etimes= -p {shlex.quote(process)}").strip()
     now = output(node, machine, "date +%s").strip()
     assert all(re.fullmatch("[0-9]+", word) for word in (written, age, now)), f"{node.name}: age of journald: {age!r}"
@@ -277,7 +265,7 @@ def test_the_clock_is_capped(
 ) -> None:
     """The unit is enabled and has set the cap in this boot, and the clock is not above it now; or there is no unit."""
     wanted = clock_cap.cap(rack, node)
-    state = shown(node, machine, clock_cap.NAME, "LoadState", "ActiveState", "UnitFileState")
+    state = unit_properties(node, machine, clock_cap.NAME, "LoadState", "ActiveState", "UnitFileState")
     if wanted is None:
         assert state["LoadState"] == "not-found", f"{node.name}: {clock_cap.NAME} is there, and no cap is declared"
         return
@@ -303,7 +291,7 @@ def test_the_clock_is_capped(
 
 def _running(node: Node, machine: Machine, service: str) -> list[str]:
     """What is wrong with a service that runs and starts at boot."""
-    state = shown(node, machine, service, "ActiveState", "UnitFileState")
+    state = unit_properties(node, machine, service, "ActiveState", "UnitFileState")
     wanted = {"ActiveState": "active", "UnitFileState": "enabled"}
     return [
         f"{service} is {state[key] or 'unknown'}, wanted {value}"
@@ -466,7 +454,7 @@ def test_samples_are_recorded(
 ) -> None:
     """The newest record of the ring is of this boot, a few periods old and knows the GPU; or there is no recorder."""
     wanted = recorder.options(rack)
-    state = shown(node, machine, recorder.NAME, "LoadState", "ActiveState", "UnitFileState")
+    state = unit_properties(node, machine, recorder.NAME, "LoadState", "ActiveState", "UnitFileState")
     if wanted is None:
         assert state["LoadState"] == "not-found", f"{node.name}: {recorder.NAME} is there, and no recorder is declared"
         return
@@ -563,12 +551,12 @@ def test_the_boot_has_its_evidence(
     """Both units are active and enabled, and this boot has its evidence; or no unit is there."""
     if not declared.boot_evidence:
         for name in boot_evidence.NAMES:
-            load = shown(node, machine, name, "LoadState")["LoadState"]
+            load = unit_properties(node, machine, name, "LoadState")["LoadState"]
             assert load == "not-found", f"{node.name}: {name} is there, and boot_evidence is false"
         return
     faults = []
     for name in boot_evidence.NAMES:
-        state = shown(node, machine, name, "ActiveState", "UnitFileState")
+        state = unit_properties(node, machine, name, "ActiveState", "UnitFileState")
         faults += [
             f"{name} is {state[key] or 'unknown'}, wanted {value}"
             for key, value in (("ActiveState", "active"), ("UnitFileState", "enabled"))

@@ -104,6 +104,6 @@ def _carry_out(
 
     def leave() -> None:
         for transfers in known.transfers.values():
-            delivery.leave(transfers)
+            transfers.leave(node)
 
     return deliver(host, "images", deliveries, leave)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from functools import partial
 
-import gevent
 from pyinfra.api.host import Host
 
 from core.model import image_lock, lock_file, mebibytes
 from core.model.image_lock import Pin
 from core.ops import distribution
-from core.ops.detached_unit import POLL_SECONDS, TransferStoppedError
+from core.ops.delivery import fetch
+from core.ops.detached_unit import TransferStoppedError
 from core.ops.shell import run_script
 from roles.images import desired, scripts
 from roles.images.facts import ImageStep
@@ -19,9 +19,6 @@ from roles.images.image_sources import ImageSources, ImageTransfers
 from roles.images.transfer import Transfer, reason
 from roles.preflight.options import PreflightOptions
 
-GRACE = 30.0
-"""Seconds in which all nodes of a run should have begun; after that, those that have not are not waited for. Without
-`--parallel` or `--serial` all begin at once."""
 _UNKNOWN = "what it is was not recorded"
 
 
@@ -36,22 +33,10 @@ class ImageDelivery:
     def deliver(self, step: ImageStep) -> None:
         """Fetch an image and give it its name. Raises TransferStoppedError, or OSError for the line."""
         transfers = self.fleet.transfers[step.goal.image.name]
-        transfers.begun.add(self.node)
-        try:
+        with transfers.delivery(self.node, transfers.goal.image.local):
             self._fetch_image(transfers)
             self._transfer(transfers).send(scripts.name(transfers.goal.image, self._pin_image(transfers).id))
             transfers.sources.setdefault(self.node, 0)
-        except TransferStoppedError as stopped:
-            raise TransferStoppedError(f"{transfers.goal.image.local}: {stopped}") from None
-        finally:
-            self.leave(transfers)
-
-    def leave(self, transfers: ImageTransfers) -> None:
-        """Record that other nodes need not wait for this node any more."""
-        transfers.begun.discard(self.node)
-        transfers.expected.discard(self.node)
-        if transfers.pulling == self.node:
-            transfers.pulling = None
 
     def _transfer(self, transfers: ImageTransfers) -> Transfer:
         survey = self.fleet.survey
@@ -60,23 +45,8 @@ class ImageDelivery:
     def _fetch_image(self, transfers: ImageTransfers) -> None:
         if self._left_running(transfers):
             return
-        begun = time.monotonic()
-        while True:
-            if transfers.broken and not transfers.sources:
-                raise TransferStoppedError(transfers.broken)
-            pending = transfers.begun if time.monotonic() - begun > GRACE else transfers.begun | transfers.expected
-            roads = self.fleet.survey.roads
-            match distribution.choose(
-                roads, self.node, transfers.sources, pending, transfers.pulling, transfers.failed
-            ):
-                case distribution.Route() as route:
-                    if self._copy_from_source(transfers, route):
-                        return
-                case distribution.Pull(last_resort):
-                    self._pull_image(transfers, last_resort)
-                    return
-                case distribution.Wait():
-                    gevent.sleep(POLL_SECONDS)
+        copy, pull = partial(self._copy_from_source, transfers), partial(self._pull_image, transfers)
+        fetch(self.fleet.survey.roads, self.node, transfers, copy, pull)
 
     def _left_running(self, transfers: ImageTransfers) -> bool:
         """Return whether a transfer of an earlier, killed run was still active, and has delivered the image."""
@@ -121,14 +91,8 @@ class ImageDelivery:
         reference = image.outside(pin.digest if pin else None)
         if last_resort:
             self.host.log(f"{image.local}: no node could give it; as the last resort it is pulled from outside")
+        with transfers.pull(self.node, f"{self.node} could not pull it", last_resort=last_resort):
             self._pull_and_check(transfers, reference)
-            return
-        transfers.pulling = self.node
-        try:
-            self._pull_and_check(transfers, reference)
-        except TransferStoppedError:
-            transfers.broken = f"{self.node} could not pull it"
-            raise
 
     def _pull_and_check(self, transfers: ImageTransfers, reference: str) -> None:
         self.host.log(f"{transfers.goal.image.local}: pulling {reference}")

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyinfra.api.state import State
 
 from core.model import Rack, image_lock, lock_file
 from core.model.image_lock import Pin
-from core.ops.distribution import Route
+from core.ops.delivery import Transfers
 from core.ops.shared_survey import SharedSurvey, facts_of_nodes
 from roles.images import desired
 from roles.images.facts import ImagesFacts, Survey
 
 
 @dataclass
-class ImageTransfers:
-    """One image during its distribution. `sources`: nodes that have it, each with its number of receivers; `expected`:
-    nodes that need it; `begun`: nodes that have begun; `pulling`: the node that pulls it from a registry; `broken`: why
-    it cannot be delivered.
-    """
+class ImageTransfers(Transfers):
+    """One image during its distribution. `sources`: nodes that have it, each with its number of receivers."""
 
     goal: desired.ImageGoal
     sources: dict[str, int]
-    expected: set[str]
     pin: Pin | None
     size: int | None
-    begun: set[str] = field(default_factory=set)
-    pulling: str | None = None
-    broken: str | None = None
-    failed: set[Route] = field(default_factory=set)
+
+    def sources_for(self, taker: str) -> dict[str, int]:  # noqa: ARG002 - an image is given as a whole, to any node
+        """Return the nodes that have it, each with its number of receivers."""
+        return self.sources
 
 
 @dataclass(frozen=True)
@@ -58,7 +54,7 @@ def _survey_sources(state_: State, rack: Rack) -> ImageSources:
         survey,
         {
             goal.image.name: ImageTransfers(
-                goal, dict.fromkeys(survey.givers(goal), 0), set(survey.takers(goal)), goal.pin, goal.size
+                goal, dict.fromkeys(survey.givers(goal), 0), goal.pin, goal.size, expected=set(survey.takers(goal))
             )
             for goal in survey.goals
         },

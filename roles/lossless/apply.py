@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
 from core.ops import remote_files
-from core.ops.announce import managed_file_change
+from core.ops.managed_service import ServiceChanges
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
-from core.util.event import Action, Event, acted, file_acted
 from roles.lossless import ROLE, boot_unit, desired
 from roles.lossless.facts import LosslessFacts
+from roles.lossless.services import LOSSLESS
+
+_WHY = "no switch declares how its interface treats loss"
 
 
 @deploy(ROLE.title)
@@ -32,63 +33,33 @@ def configure_lossless(facts: LosslessFacts) -> Changeset:
     """Set pause, or flow control of one priority: live, and by a unit that sets it whenever an interface appears."""
     if desired.left_alone(facts.rack, facts.node):
         return Changeset(in_sync_reason="loss is left as it is")
-    obstacles, right = facts.obstacles, facts.right
-    if obstacles:
-        return Changeset(blockers=tuple(obstacles))
-    if right:
-        reason = "loss is treated as the switch does" if facts.policies else "nothing is set about loss"
-        return Changeset(in_sync_reason=reason)
-    commands = [*_take_back(facts)]
-    if facts.policies:
-        commands += [*_write(facts), *_start(facts)]
-    else:
-        commands.append(sudo_script(f"rm -f {desired.SCRIPT} {desired.UNIT}; systemctl daemon-reload"))
-    return Changeset(events=tuple(_events(facts)), commands=tuple(commands))
+    if facts.obstacles:
+        return Changeset(blockers=tuple(facts.obstacles))
+    changes, units = _take_back(facts), tuple(map(boot_unit.instance, facts.policies))
+    if not units:
+        return changes.changeset("nothing is set about loss")
+    wrong = {name: events for name, events in facts.wrong.items() if name in facts.policies}
+    reasons = dict.fromkeys(map(boot_unit.instance, wrong), "its interface has other settings")
+    changes += replace(LOSSLESS, units=units).differences(facts.state, reasons)
+    changes += ServiceChanges(tuple(event for events in wrong.values() for event in events))
+    return changes.changeset("loss is treated as the switch does")
 
 
-def _events(facts: LosslessFacts) -> Iterator[Event]:
-    for file in facts.stale:
-        yield managed_file_change(file, facts.before[file.path])
-    yield from file_acted(Action.REMOVE, *facts.unwanted)
-    yield from acted(Action.DISABLE, *map(boot_unit.instance, facts.gone))
-    added = (name for name in facts.policies if name not in facts.ours)
-    yield from acted(Action.ENABLE, *map(boot_unit.instance, added))
-    for changes in facts.wrong.values():
-        yield from changes
+def _take_back(facts: LosslessFacts) -> ServiceChanges:
+    """Return what removes the units of interfaces without a policy, and all that is ours where none has one.
 
-
-def _take_back(facts: LosslessFacts) -> Iterator[StringCommand]:
-    """First what is live: without its unit an interface would be forgotten if this failed half-way."""
-    for name in [name for name in facts.gone if name in facts.wrong]:
-        # The script for a port without a policy; the one on the node may differ, or be missing.
-        yield sudo_script(
-            f"base64 -d | sh -s {quote(name)}", stdin=remote_files.encoded(boot_unit.script(facts.rack.rack, {}))
-        )
-    if facts.gone:
-        # `systemctl disable` fails when the unit was removed and its links were left.
-        links = " ".join(f"/etc/systemd/system/*.device.wants/{boot_unit.instance(name)}" for name in facts.gone)
-        yield sudo_script(
-            f"systemctl stop {_units(facts.gone)} 2>/dev/null || true; rm -f {links}; systemctl daemon-reload"
-        )
-
-
-def _write(facts: LosslessFacts) -> Iterator[StringCommand]:
-    """Write both files, each checked before it reaches systemd's folder; the unit names the script, so that
-    is first.
+    First what is live: without its unit an interface would be forgotten if this failed half-way.
     """
-    for file in facts.stale:
-        if file.path == desired.SCRIPT and facts.before[file.path] is None:
-            yield sudo_script(f"install -d -m 755 {desired.SCRIPT.rpartition('/')[0]}")
-        yield remote_files.put_managed(file)
-
-
-def _start(facts: LosslessFacts) -> Iterator[StringCommand]:
-    if any(file.path == desired.UNIT for file in facts.stale) or facts.new:
-        yield sudo_script(f"systemctl daemon-reload; systemctl reenable --quiet {_units(facts.policies)}")
-    again = [name for name in facts.policies if name in facts.wrong or name not in facts.ours]
-    if again:
-        yield sudo_script(f"systemctl restart {_units(again)}")
-
-
-def _units(names: Iterable[str]) -> str:
-    return quote(*(boot_unit.instance(name) for name in names))
+    # The script for a port without a policy; the one on the node may differ, or be missing.
+    script = remote_files.encoded(boot_unit.script(facts.rack.rack, {}))
+    wrong = [name for name in facts.gone if name in facts.wrong]
+    reset = ServiceChanges(
+        tuple(event for name in wrong for event in facts.wrong[name]),
+        tuple(sudo_script(f"base64 -d | sh -s {quote(name)}", stdin=script) for name in wrong),
+    )
+    gone = tuple(map(boot_unit.instance, facts.gone))
+    if not facts.policies:
+        # Also the unit of an interface that is not there any more.
+        units = tuple(dict.fromkeys((*LOSSLESS.units, *gone)))
+        return reset + replace(LOSSLESS, units=units).removal(facts.state, _WHY)
+    return reset + replace(LOSSLESS, units=gone, paths=()).removal(replace(facts.state, there=bool(gone)), _WHY)

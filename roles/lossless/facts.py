@@ -10,13 +10,19 @@ from functools import cached_property
 from core.hardware import gb10
 from core.model import Node, Rack
 from core.ops import host_facts
+from core.ops.announce import managed_file_changes
+from core.ops.managed_service import ServiceState
+from core.probes import systemd_units
+from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.event import Event
 from core.util.managed_file import ManagedFile
 from roles.lossless import boot_unit, desired
+from roles.lossless.services import LOSSLESS
 from serving import running_engines as running_units
 
 OURS = "lossless-units"
+STATES = "lossless-unit-states"
 MODES = "lossless-modes"
 LIVE = "lossless-settings"
 
@@ -35,6 +41,7 @@ host_facts.register(
         commands={
             OURS: f"for l in /etc/systemd/system/*.device.wants/{boot_unit.instance('*')}; do "
             '[ ! -L "$l" ] || echo "${l##*/}"; done',
+            STATES: systemd_units.show_units(LOSSLESS.units),
             MODES: managed_file.probe_permissions((desired.SCRIPT, desired.UNIT)),
             LIVE: _SETTINGS,
             running_units.FACT: running_units.PROBE,
@@ -66,10 +73,17 @@ class LosslessFacts:
         """Interfaces whose unit must be removed."""
         return [name for name in self.ours if name not in self.policies]
 
-    @property
-    def new(self) -> bool:
-        """Whether an interface has no unit yet."""
-        return any(name not in self.ours for name in self.policies)
+    @cached_property
+    def units(self) -> Mapping[str, SystemdUnit]:
+        """The units of all interfaces that such a node can have."""
+        return systemd_units.parse_units("units of lossless", self.reading.text(STATES), LOSSLESS.units)
+
+    @cached_property
+    def state(self) -> ServiceState:
+        """The files and the units as the node has them."""
+        lost = {boot_unit.instance(name): SystemdUnit("not-found", "inactive", "") for name in self.gone}
+        there = bool(self.gone) or any(content is not None for content in self.before.values())
+        return ServiceState({**lost, **self.units}, managed_file_changes(self.stale, self.before), there=there)
 
     @cached_property
     def now(self) -> Mapping[str, desired.Live | None]:
@@ -89,11 +103,6 @@ class LosslessFacts:
         return managed_file.differing(wanted, managed_file.states(self.reading.text(MODES), self.before))
 
     @cached_property
-    def unwanted(self) -> list[str]:
-        """Our files that exist although no interface has a policy."""
-        return [] if self.policies else [path for path, content in self.before.items() if content is not None]
-
-    @cached_property
     def wrong(self) -> Mapping[str, list[Event]]:
         """Live differences, for each interface with any."""
         found = {}
@@ -101,11 +110,6 @@ class LosslessFacts:
             if now and (changes := desired.problems(name, self.policies.get(name), now)):
                 found[name] = changes
         return found
-
-    @property
-    def right(self) -> bool:
-        """Whether there is nothing to do. Reads everything, so that an unknown fact is reported before any change."""
-        return not any((self.wrong, self.stale, self.unwanted, self.gone, self.new))
 
     @cached_property
     def unit_blockers(self) -> list[str]:
@@ -117,7 +121,10 @@ class LosslessFacts:
 
     @property
     def obstacles(self) -> list[str]:
-        """Why the role may not change this node."""
+        """Why the role may not change this node. Reads everything, so that an unknown fact is reported before any
+        change.
+        """
+        _ = self.state
         lines = list(self.unit_blockers)
         for name, policy in self.policies.items():
             now = self.now[name]

@@ -8,6 +8,7 @@ import pytest
 
 from core.model import CONTAINER_SLICE, Node, Rack, mebibytes
 from core.ssh.client import Machine
+from core.verify.node_answers import unit_properties
 from roles.docker.options import DockerOptions
 from roles.memory.cgroups import GUARD, SYSTEM
 from roles.memory.daemon_protection import DAEMONS, ENOUGH, MEBIBYTE, SUM, Daemon
@@ -17,13 +18,6 @@ from roles.memory.memory_guard import SCRIPT, floor_kb
 from roles.memory.options import MemoryOptions
 
 SYSCTLS = ("min_free_kbytes", "overcommit_memory")
-
-
-def shown(machine: Machine, unit: str, *properties: str) -> dict[str, str]:
-    """Return systemd's properties of a unit."""
-    asked = machine.run("systemctl show --property=%s %s", ",".join(properties), unit)
-    assert asked.rc == 0, f"systemctl show {unit}: {asked.stderr.strip()}"
-    return dict(line.partition("=")[::2] for line in asked.stdout.splitlines())
 
 
 def read(machine: Machine, path: str) -> str:
@@ -90,7 +84,9 @@ def test_kernel_setting_comes_back_at_boot(node: Node, machine: Machine, rack: R
 
 def test_containers_together_are_bounded(node: Node, machine: Machine, rack: Rack) -> None:
     """The slice is there without a container, stays after a boot, and both systemd and the kernel know its limits."""
-    properties = shown(machine, CONTAINER_SLICE, "ActiveState", "UnitFileState", "MemoryMax", "MemorySwapMax")
+    properties = unit_properties(
+        node, machine, CONTAINER_SLICE, "ActiveState", "UnitFileState", "MemoryMax", "MemorySwapMax"
+    )
     wanted = str(mebibytes(rack.options(DockerOptions).memory) * MEBIBYTE)
     assert properties["ActiveState"] == "active", (
         f"{node.name}: {CONTAINER_SLICE} is {properties['ActiveState']}, wanted active"
@@ -113,13 +109,19 @@ def test_containers_together_are_bounded(node: Node, machine: Machine, rack: Rac
 def test_no_drop_in_changes_the_units(node: Node, machine: Machine) -> None:
     """The limits and the guard are not changed by `systemctl set-property` or `systemctl edit`."""
     for unit in (CONTAINER_SLICE, GUARD):
-        paths = [path for path in shown(machine, unit, "DropInPaths")["DropInPaths"].split() if f"/{unit}.d/" in path]
+        paths = [
+            path
+            for path in unit_properties(node, machine, unit, "DropInPaths")["DropInPaths"].split()
+            if f"/{unit}.d/" in path
+        ]
         assert not paths, f"{node.name}: {unit} is changed by {', '.join(paths)}"
 
 
 def test_the_guard_is_armed(node: Node, machine: Machine, rack: Rack) -> None:
     """It runs with the rack's floor, comes back after a boot, and the kernel's killer leaves it alone; or is not."""
-    properties = shown(machine, GUARD, "ActiveState", "UnitFileState", "MainPID", "NRestarts", "LoadState")
+    properties = unit_properties(
+        node, machine, GUARD, "ActiveState", "UnitFileState", "MainPID", "NRestarts", "LoadState"
+    )
     if not rack.options(MemoryOptions).floor:
         assert properties["ActiveState"] == "inactive", (
             f"{node.name}: {GUARD} is {properties['ActiveState']}, wanted none"
@@ -159,7 +161,7 @@ def test_room_can_be_made_before_a_launch(node: Node, machine: Machine) -> None:
 @pytest.mark.parametrize("daemon", DAEMONS, ids=lambda daemon: daemon.unit)
 def test_a_daemon_outlives_a_shortage(node: Node, machine: Machine, daemon: Daemon) -> None:
     """systemd reserves memory for it, and its main process has the OOM score."""
-    properties = shown(machine, daemon.unit, "ActiveState", "MemoryMin", "OOMScoreAdjust", "MainPID")
+    properties = unit_properties(node, machine, daemon.unit, "ActiveState", "MemoryMin", "OOMScoreAdjust", "MainPID")
     if properties["ActiveState"] != "active":
         pytest.skip(f"{daemon.unit} does not run on this node")
     wanted = str(daemon.keep * MEBIBYTE)
@@ -183,5 +185,5 @@ def test_the_daemons_share_is_kept_for_them(node: Node, machine: Machine) -> Non
     """
     live, wanted = read(machine, f"/sys/fs/cgroup/{SYSTEM}/memory.min"), str(SUM * MEBIBYTE)
     assert live == wanted, f"{node.name}: {SYSTEM}: memory.min is {live} in the kernel, wanted {wanted}"
-    memory_min = shown(machine, SYSTEM, "MemoryMin")["MemoryMin"]
+    memory_min = unit_properties(node, machine, SYSTEM, "MemoryMin")["MemoryMin"]
     assert memory_min == wanted, f"{node.name}: {SYSTEM}: MemoryMin is {memory_min}, wanted {wanted}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import urlsplit
 
 import gevent
@@ -13,15 +14,15 @@ from pyinfra.api.host import Host
 from core.model import SecretError, model_lock
 from core.model.lock_file import lock_path
 from core.model.model_lock import ModelRecord
-from core.ops import detached_unit, distribution
+from core.ops import detached_unit
+from core.ops.delivery import fetch
 from core.ops.detached_unit import POLL_SECONDS, TransferStoppedError
+from core.ops.distribution import Route
 from roles.models import desired, operator_folder, scripts
 from roles.models.desired import ModelGoal
 from roles.models.model_sources import ModelSources, ModelTransfers
 from roles.models.scripts import FetchState, LackingFile
 
-GRACE = 30.0
-"""Seconds in which all nodes of a run should have begun; after that, those that have not are not waited for."""
 LISTING_SECONDS = 1800.0
 """Seconds for the list of a revision, with the small files that have no sha256 in it."""
 HUB = "https://huggingface.co"
@@ -58,32 +59,10 @@ class ModelDelivery:
     def deliver(self, name: str) -> None:
         """Bring a model to this node as a whole. Raises TransferStoppedError, or OSError for the line."""
         transfers = self.fleet.transfers[name]
-        transfers.begun.add(self.node)
-        try:
+        with transfers.delivery(self.node, name):
             self._list(transfers)
             self._fetch(transfers)
             transfers.holders.add(self.node)
-        except TransferStoppedError as stopped:
-            raise TransferStoppedError(f"{name}: {stopped}") from None
-        finally:
-            self.leave(transfers)
-
-    def leave(self, transfers: ModelTransfers) -> None:
-        """Record that other nodes need not wait for this node any more."""
-        transfers.begun.discard(self.node)
-        transfers.expected.discard(self.node)
-        self._stop_receiving(transfers)
-        if transfers.pulling == self.node:
-            transfers.pulling = None
-        if transfers.listing == self.node:
-            transfers.listing = None
-
-    def _stop_receiving(self, transfers: ModelTransfers) -> None:
-        transfers.receiving.pop(self.node, None)
-        transfers.started.discard(self.node)
-
-    def _pending(self, transfers: ModelTransfers, begun: float) -> set[str]:
-        return transfers.begun if time.monotonic() - begun > GRACE else transfers.begun | transfers.expected
 
     def _list(self, transfers: ModelTransfers) -> None:
         """Wait for the list of files, or make it on the first node."""
@@ -91,7 +70,7 @@ class ModelDelivery:
         while transfers.goal.record is None:
             if transfers.broken:
                 raise TransferStoppedError(transfers.broken)
-            first = min({*self._pending(transfers, begun), self.node}, key=self.fleet.survey.roads.rank.__getitem__)
+            first = min({*transfers.pending(begun), self.node}, key=self.fleet.survey.roads.rank.__getitem__)
             if transfers.listing is None and first == self.node:
                 transfers.listing = self.node
                 try:
@@ -158,28 +137,8 @@ class ModelDelivery:
 
     def _fetch(self, transfers: ModelTransfers) -> None:
         self._wait_for_earlier(transfers)
-        begun = time.monotonic()
-        while True:
-            sources = transfers.sources(self.node)
-            if transfers.broken and not sources:
-                raise TransferStoppedError(transfers.broken)
-            match distribution.choose(
-                self.fleet.survey.roads,
-                self.node,
-                sources,
-                self._pending(transfers, begun),
-                transfers.pulling,
-                transfers.failed,
-            ):
-                case distribution.Route() as route:
-                    if self._copied(transfers, route):
-                        return
-                    gevent.sleep(POLL_SECONDS)
-                case distribution.Pull(last_resort):
-                    self._pull(transfers, last_resort)
-                    return
-                case distribution.Wait():
-                    gevent.sleep(POLL_SECONDS)
+        roads = self.fleet.survey.roads
+        fetch(roads, self.node, transfers, partial(self._copied, transfers), partial(self._pull, transfers))
 
     def _wait_for_earlier(self, transfers: ModelTransfers) -> None:
         """Wait for a transfer of an earlier, killed run that is still active. What it has brought is found after."""
@@ -192,9 +151,9 @@ class ModelDelivery:
             self.host.log(f"{name}: an earlier run still fetches it; waiting for that")
             self._watch(transfers, "an earlier run")
         finally:
-            self._stop_receiving(transfers)
+            transfers.stop_receiving(self.node)
 
-    def _copied(self, transfers: ModelTransfers, route: distribution.Route) -> bool:
+    def _copied(self, transfers: ModelTransfers, route: Route) -> bool:
         name = transfers.goal.model.name
         transfers.receiving[self.node] = route.source
         try:
@@ -209,7 +168,7 @@ class ModelDelivery:
                 transfers.holders.add(self.node)
                 return True
         finally:
-            self._stop_receiving(transfers)
+            transfers.stop_receiving(self.node)
         if not done.source_stopped or route.source in transfers.holders:
             transfers.failed.add(route)
         self.host.log(f"{name}: {route} could not give it: {scripts.reason(done)}")
@@ -219,20 +178,15 @@ class ModelDelivery:
         goal = transfers.goal
         if last_resort:
             self.host.log(f"{goal.model.name}: no node could give it; as the last resort it comes from outside")
-        else:
-            transfers.pulling = self.node
         try:
-            if goal.model.path is not None:
-                self._upload(transfers)
-            else:
-                self._download(transfers)
-            transfers.holders.add(self.node)
-        except TransferStoppedError:
-            if not last_resort:
-                transfers.broken = f"{self.node} could not fetch it"
-            raise
+            with transfers.pull(self.node, f"{self.node} could not fetch it", last_resort=last_resort):
+                if goal.model.path is not None:
+                    self._upload(transfers)
+                else:
+                    self._download(transfers)
+                transfers.holders.add(self.node)
         finally:
-            self._stop_receiving(transfers)
+            transfers.stop_receiving(self.node)
 
     def _download(self, transfers: ModelTransfers) -> None:
         goal = transfers.goal

@@ -8,35 +8,40 @@ from pyinfra.api.state import State
 
 from core.model import Rack, model_lock
 from core.model.lock_file import lock_path
-from core.ops.distribution import Route
+from core.ops.delivery import Transfers
 from core.ops.shared_survey import SharedSurvey, facts_of_nodes
 from roles.models.desired import ModelGoal
 from roles.models.facts import ModelsFacts, ModelSurvey
 
 
 @dataclass
-class ModelTransfers:
+class ModelTransfers(Transfers):
     """One model during its distribution.
 
     `holders`: nodes that have it. `receiving`: nodes that fetch it now, each with the node that it takes it from, None
     for one that fetches it from outside; a receiver passes on each file as soon as that is right. `started`: those of
-    them whose transfer runs. `expected`: nodes that need it; `begun`: nodes that have begun; `listing`: the node that
-    lists its files; `pulling`: the node that fetches it from outside; `broken`: why it cannot be delivered; `failed`:
-    routes that have not worked.
+    them whose transfer runs. `listing`: the node that lists its files.
     """
 
     goal: ModelGoal
     holders: set[str]
-    expected: set[str]
     receiving: dict[str, str | None] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
-    begun: set[str] = field(default_factory=set)
     listing: str | None = None
-    pulling: str | None = None
-    broken: str | None = None
-    failed: set[Route] = field(default_factory=set)
 
-    def sources(self, taker: str) -> dict[str, int]:
+    def leave(self, node: str) -> None:
+        """Record that other nodes need not wait for this node any more."""
+        super().leave(node)
+        self.stop_receiving(node)
+        if self.listing == node:
+            self.listing = None
+
+    def stop_receiving(self, node: str) -> None:
+        """Record that a node fetches it no more."""
+        self.receiving.pop(node, None)
+        self.started.discard(node)
+
+    def sources_for(self, taker: str) -> dict[str, int]:
         """The nodes that can give it to this one, each with its number of receivers: not those that get it from this
         one, directly or over others.
         """
@@ -82,7 +87,7 @@ def _look(state_: State, rack: Rack) -> ModelSources:
     return ModelSources(
         survey,
         {
-            goal.model.name: ModelTransfers(goal, set(survey.holders(goal)), set(survey.takers(goal)))
+            goal.model.name: ModelTransfers(goal, set(survey.holders(goal)), expected=set(survey.takers(goal)))
             for goal in survey.goals
         },
     )

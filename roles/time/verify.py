@@ -9,6 +9,7 @@ import pytest
 
 from core.model import Node, Rack
 from core.ssh.client import Machine
+from core.verify.node_answers import output
 from core.verify.reporter import CheckReporter
 from roles.time.desired import CHRONY, MANAGED, OTHERS, TIMESYNCD, servers
 from roles.time.options import TimeOptions
@@ -41,13 +42,6 @@ def daemon(node: Node, machine: Machine, declared: TimeOptions) -> str:  # noqa:
 def state(machine: Machine, question: str, unit: str) -> str:
     """Return systemd's word for a unit; its exit status is not zero for most of them."""
     return str(machine.run(f"systemctl {question} {unit}").stdout).strip()
-
-
-def output(node: Node, machine: Machine, command: str) -> str:
-    """Return the output of a command on the node."""
-    done = machine.run(f"LC_ALL=C {command}")
-    assert done.rc == 0, f"{node.name}: {command}: {(done.stderr or done.stdout).strip() or f'exit {done.rc}'}"
-    return str(done.stdout)
 
 
 def tracking(node: Node, machine: Machine) -> list[str]:

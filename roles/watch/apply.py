@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from dataclasses import dataclass
-from posixpath import dirname
+from dataclasses import dataclass, replace
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
@@ -14,15 +12,14 @@ from pyinfra.api.host import Host
 from core.model import Node, Rack
 from core.model.secrets import SecretRef
 from core.ops import apt, host_facts, remote_files
-from core.ops.announce import managed_file_change
+from core.ops.managed_service import NO_CHANGES, ManagedService, ServiceChanges
 from core.ops.operation import Changeset, managed_operation, operation_on_host
 from core.ops.shared_survey import SharedSurvey
-from core.ops.shell import quote, sudo_script
-from core.util.event import Action, Event, EventKind, acted, file_acted
-from core.util.managed_file import FileState, ManagedFile
-from roles.watch import ROLE, desired, notifications, rules, scrape
+from core.ops.shell import sudo_script
+from core.util.event import Action, acted, file_acted
+from core.util.managed_file import FileState
+from roles.watch import ROLE, desired, node_metrics, notifications, rules, scrape, services
 from roles.watch.facts import WatchFacts
-from roles.watch.node_metrics_apply import export_node_metrics
 from roles.watch.options import WatchOptions
 from roles.watch.switch_reader_apply import run_switch_reader
 
@@ -48,8 +45,18 @@ def run_exporter(facts: WatchFacts) -> Changeset:
     """Install the exporter, and have it listen on the management address."""
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
-    service = _Service(facts, desired.EXPORTER, desired.exporter_dropin(facts.rack, facts.node))
-    return service.changeset("the metrics of the node are exported")
+    state = facts.state(services.EXPORTER, [desired.exporter_dropin(facts.rack, facts.node)])
+    changes = services.EXPORTER.differences(state, install=_install(facts, desired.EXPORTER))
+    return changes.changeset("the metrics of the node are exported")
+
+
+@managed_operation("watch", WatchFacts)
+def export_node_metrics(facts: WatchFacts) -> Changeset:
+    """Have the node export what it knows of itself: boots, the black box, streams, measurements, models."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    changes = services.NODE_METRICS.differences(facts.state(services.NODE_METRICS, node_metrics.files(facts.rack)))
+    return changes.changeset("the node exports what it knows of itself")
 
 
 @managed_operation("watch", WatchFacts)
@@ -61,11 +68,16 @@ def run_prometheus(facts: WatchFacts) -> Changeset:
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
     if not facts.serves:
-        return _gone(facts, desired.PROMETHEUS)
+        return _removal(facts, services.PROMETHEUS)
     # The check of the configuration reads the rules.
-    files = [rules.rule_file(facts.rack), scrape.prometheus_file(facts.rack)]
-    service = _Service(facts, desired.PROMETHEUS, desired.prometheus_dropin(facts.rack), tuple(facts.stale(files)))
-    return service.changeset("metrics are collected, and alerts evaluated")
+    files = (desired.prometheus_dropin(facts.rack), rules.rule_file(facts.rack), scrape.prometheus_file(facts.rack))
+    state, install = facts.state(services.PROMETHEUS, files), _install(facts, desired.PROMETHEUS)
+    if install.commands:
+        install += ServiceChanges(commands=(_install_promtool(),))
+    changes = services.PROMETHEUS.differences(state, install=install)
+    if not install.commands and any(file.validate for file, _ in state.files):
+        changes = replace(changes, commands=(_install_promtool(), *changes.commands))
+    return changes.changeset("metrics are collected, and alerts evaluated")
 
 
 @dataclass(frozen=True)
@@ -98,82 +110,26 @@ def run_alertmanager(here: ServerFacts) -> Changeset:
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
     if here.wanted is None:
-        return _gone(facts, desired.ALERTMANAGER)
-    secret = here.wanted if facts.notifications != here.state else None
-    service = _Service(facts, desired.ALERTMANAGER, desired.alertmanager_dropin(facts.rack), secret=secret)
-    return service.changeset("alerts are sent")
+        return _removal(facts, services.ALERTMANAGER)
+    secret = NO_CHANGES
+    if facts.notifications != here.state:
+        # Never its content, nor a hash of it.
+        action = Action.REWRITE if facts.notifications is not None else Action.WRITE
+        mode, check = notifications.MODE, notifications.CHECK
+        put = remote_files.put(desired.NOTIFICATIONS, here.wanted, mode=mode, check=check, group=desired.GROUP)
+        secret = ServiceChanges(file_acted(action, desired.NOTIFICATIONS), (put,))
+    state = facts.state(services.ALERTMANAGER, [desired.alertmanager_dropin(facts.rack)])
+    install = _install(facts, desired.ALERTMANAGER)
+    return services.ALERTMANAGER.differences(state, install=install, also=secret).changeset("alerts are sent")
 
 
-@dataclass(frozen=True)
-class _Service:
-    """What one of the three programs needs: its drop-in, its files that differ, and its file that holds secrets."""
-
-    facts: WatchFacts
-    package: str
-    dropin: ManagedFile
-    files: tuple[ManagedFile, ...] = ()
-    secret: bytes | None = None
-
-    def changeset(self, in_sync_reason: str) -> Changeset:
-        state, name = self.facts.packages[self.package], desired.unit(self.package)
-        now = state.unit
-        arguments = self.facts.stale([self.dropin])
-        # What a run that was interrupted had written is not known here: it may have been new arguments.
-        restart = bool(arguments) or now.reload or state.pending or not now.settled
-        renew = restart or bool(self.files) or self.secret is not None
-        if state.installed and now.enabled and not renew:
-            return Changeset(in_sync_reason=in_sync_reason)
-        events = [managed_file_change(file, self.facts.before(file.path)) for file in arguments]
-        events += acted(Action.INSTALL, self.package) if not state.installed else ()
-        events += [managed_file_change(file, self.facts.before(file.path)) for file in self.files]
-        if self.secret is not None:
-            # Never its content, nor a hash of it.
-            there = self.facts.notifications is not None
-            events += file_acted(Action.REWRITE if there else Action.WRITE, desired.NOTIFICATIONS)
-        events += acted(Action.UNMASK, name) if now.masked else ()
-        events += acted(Action.ENABLE, name) if not now.enabled else ()
-        if renew:
-            action = Action.START if not now.running else Action.RESTART if restart else Action.RELOAD
-            unread = state.pending and not (arguments or self.files or self.secret)
-            why = "it has not read its files" if unread else None
-            events.append(Event(EventKind.RESTART, subject=name, action=action, detail=why))
-        return Changeset(events=tuple(events), commands=tuple(self._commands(state, arguments, restart, renew)))
-
-    def _commands(
-        self, state: desired.PackageState, arguments: list[ManagedFile], restart: bool, renew: bool
-    ) -> Iterable[StringCommand]:
-        name, mark, now = desired.unit(self.package), _mark(self.package), state.unit
-        if renew:
-            yield sudo_script(f"umask 077; mkdir -p {desired.MARKS}; : > {mark}")
-        # Before the package, which starts its unit: without the drop-in it would listen on all addresses.
-        for file in arguments:
-            yield sudo_script(f"umask 022; mkdir -p {quote(dirname(file.path))}")
-            yield remote_files.put_managed(file)
-        if not state.installed:
-            yield sudo_script("systemctl daemon-reload")
-            yield apt.install(self.package)
-        if self.package == desired.PROMETHEUS and (self.files or not state.installed):
-            yield _install_promtool()
-        for file in self.files:
-            yield remote_files.put_managed(file)
-        if self.secret is not None:
-            yield remote_files.put(
-                desired.NOTIFICATIONS,
-                self.secret,
-                mode=notifications.MODE,
-                check=notifications.CHECK,
-                group=desired.GROUP,
-            )
-        steps = ["systemctl daemon-reload"] if arguments or now.reload or not state.installed else []
-        if now.masked:  # both: each removes the mask of one folder only
-            steps += [f"systemctl unmask --quiet {name}", f"systemctl unmask --runtime --quiet {name}"]
-        steps += [f"systemctl enable --quiet {name}"] if not now.enabled else []
-        if renew:
-            # A program that ended since it was looked at cannot be reloaded.
-            again = f"systemctl restart {name}" if restart else f"systemctl reload {name} || systemctl restart {name}"
-            steps += [again, f"rm -f {mark}"]
-        if steps:
-            yield sudo_script("; ".join(steps))
+def _install(facts: WatchFacts, package: str) -> ServiceChanges:
+    """Return what installs a package that is not there as a whole; without the drop-in, which systemd has to read
+    first, its unit would listen on all addresses."""
+    if package in facts.live.installed:
+        return NO_CHANGES
+    commands = (sudo_script("systemctl daemon-reload"), apt.install(package))
+    return ServiceChanges(acted(Action.INSTALL, package), commands)
 
 
 def _install_promtool() -> StringCommand:
@@ -182,25 +138,8 @@ def _install_promtool() -> StringCommand:
     return sudo_script(f"command -v promtool > /dev/null && exit 0\n{install}")
 
 
-def _gone(facts: WatchFacts, package: str) -> Changeset:
-    """Stop a program of a former server, and remove the files of ours; its package and its metrics stay.
-
-    The last files go last, so that an interrupted run is completed by the next.
-    """
-    there, name = facts.there(package), desired.unit(package)
-    if not there:
-        return Changeset(in_sync_reason="this node is not the server")
-    state = facts.packages[package]
-    now = state.unit
-    dropin, rest = desired.dropin(package), [path for path in there if path != desired.dropin(package)]
-    steps = [f"systemctl stop {name}"] if now.running else []
-    steps += [f"systemctl disable --quiet {name}"] if state.installed and not now.masked else []
-    steps += [f"rm -f {dropin}", "systemctl daemon-reload", f"rm -f {quote(_mark(package), *rest)}"]
-    why = (
-        f"the server is {server.name if (server := desired.server(facts.rack)) else desired.server_address(facts.rack)}"
-    )
-    return Changeset(events=acted(Action.STOP_AND_REMOVE, name, detail=why), commands=(sudo_script("; ".join(steps)),))
-
-
-def _mark(package: str) -> str:
-    return f"{desired.MARKS}/watch-{package}.pending"
+def _removal(facts: WatchFacts, service: ManagedService) -> Changeset:
+    """Stop a program of a former server, and remove the files of ours; its package and its metrics stay."""
+    server = desired.server(facts.rack)
+    why = f"the server is {server.name if server else desired.server_address(facts.rack)}"
+    return service.removal(facts.state(service), why).changeset("this node is not the server")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
@@ -36,8 +37,6 @@ CONFIG = "/etc/prometheus/sparkrack.yml"
 RULES = "/etc/prometheus/sparkrack-rules.yml"
 NOTIFICATIONS = "/etc/prometheus/sparkrack-alertmanager.yml"
 """Beside the files of the packages, which stay as they are."""
-MARKS = "/run/sparkrack"
-"""Folder of marks for files that were changed and that no program has read yet; a reboot replaces the reading."""
 
 
 def unit(package: str) -> str:
@@ -51,30 +50,29 @@ def dropin(package: str) -> str:
 
 
 @dataclass(frozen=True)
-class PackageState:
-    """A package and its unit. `pending`: an earlier run wrote files that the program has not read. `installed`: the
-    package is installed as a whole.
+class LiveState:
+    """The units of the packages by name, the services with files that no program has read, the packages that are
+    installed as a whole, and whether there is a python3.
     """
 
-    unit: SystemdUnit
-    pending: bool
-    installed: bool
+    units: Mapping[str, SystemdUnit]
+    pending: tuple[str, ...]
+    installed: tuple[str, ...]
+    python: bool
 
 
-_TAIL = re.compile(r"\nmarks:(?P<marks>[^\n]*)\ninstalled:(?P<installed>[^\n]*)\n\Z")
+_TAIL = re.compile(r"\nmarks:(?P<marks>[^\n]*)\ninstalled:(?P<installed>[^\n]*)\npython: (?P<python>yes|no)\n\Z")
 
 
-def parse_packages(answer: str) -> dict[str, PackageState]:
-    """Parse what files/live-units.sh prints: the state of each package by its name.
-
-    Raises ValueError when one has no answer or an unexpected one.
-    """
+def parse_live(answer: str) -> LiveState:
+    """Parse what files/live-units.sh prints. Raises ValueError when a package has no answer or an unexpected one."""
     tail = _TAIL.search(answer)
-    pending, installed = (tail["marks"].split(), tail["installed"].split()) if tail else ([], [])
-    if not tail or {*pending, *installed} - set(PACKAGES):
+    marks, installed = (tail["marks"].split(), tail["installed"].split()) if tail else ([], [])
+    wrong = [name for name in marks if not name.startswith("watch-")] + [*{*installed} - {*PACKAGES}]
+    if not tail or wrong:
         raise ValueError(f"watch units: unexpected probe output {answer[-80:]!r}")
     units = systemd_units.parse_units("watch units", answer[: tail.start()], map(unit, PACKAGES))
-    return {name: PackageState(units[unit(name)], name in pending, name in installed) for name in PACKAGES}
+    return LiveState(units, tuple(marks), tuple(installed), python=tail["python"] == "yes")
 
 
 _KEYS = ("ExecStart", "MemoryMax", "Restart", "RestartSec", "IPAddressAllow", "IPAddressDeny")

@@ -8,19 +8,20 @@ from functools import cached_property
 
 from core.model import Node, Rack
 from core.ops import host_facts, systemd_probes
+from core.ops.announce import managed_file_changes
+from core.ops.managed_service import ManagedService, ServiceState
 from core.probes import systemd_units
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.managed_file import FileState, ManagedFile
-from roles.watch import desired, node_metrics, switch_reader
+from roles.watch import desired, node_metrics, services, switch_reader
 
 UNITS = "watch-units"
+OWN = "watch-own-units"
 MODES = "watch-modes"
 NOTIFICATIONS = "watch-notifications"
-SWITCH_READER = "watch-switch-reader"
 PASSWORDS = "watch-switch-passwords"
 METRICS_FILES = "watch-metrics-files"
-METRICS_STATE = "watch-metrics-state"
 OVERRIDES = "watch-overrides"
 
 PATHS = (*map(desired.dropin, desired.PACKAGES), desired.RULES, desired.CONFIG, *switch_reader.FILES)
@@ -36,12 +37,11 @@ host_facts.register(
         files=PATHS,
         commands={
             UNITS: resources.shell_text("roles.watch", "files/live-units.sh"),
+            OWN: systemd_units.show_units(OWN_UNITS),
             MODES: managed_file.probe_permissions(PATHS),
             NOTIFICATIONS: managed_file.probe_hashes((desired.NOTIFICATIONS,)),
-            SWITCH_READER: systemd_units.show_units((switch_reader.TIMER, switch_reader.SERVICE)),
             PASSWORDS: managed_file.probe_hashes((switch_reader.PASSWORDS,)),
             METRICS_FILES: managed_file.probe_hashes(node_metrics.PATHS),
-            METRICS_STATE: resources.shell_text("roles.watch", "files/node-metrics-state.sh"),
             OVERRIDES: "\n".join(
                 systemd_probes.dropin_settings(
                     tuple(f"{folder}/{name}.d" for folder in systemd_probes.FOLDERS), "^[[:space:]]*[A-Za-z]+="
@@ -62,9 +62,14 @@ class WatchFacts:
     node: Node
 
     @cached_property
-    def packages(self) -> Mapping[str, desired.PackageState]:
-        """The packages and their units, by the name of the package."""
-        return desired.parse_packages(self.reading.text(UNITS))
+    def live(self) -> desired.LiveState:
+        """The packages and their units, and the marks of all services."""
+        return desired.parse_live(self.reading.text(UNITS))
+
+    @cached_property
+    def units(self) -> Mapping[str, SystemdUnit]:
+        """All units of the role by name."""
+        return {**self.live.units, **systemd_units.parse_units("watch units", self.reading.text(OWN), OWN_UNITS)}
 
     @cached_property
     def serves(self) -> bool:
@@ -78,12 +83,6 @@ class WatchFacts:
         return managed_file.parse_hashes(NOTIFICATIONS, answer).get(desired.NOTIFICATIONS)
 
     @cached_property
-    def reader_units(self) -> Mapping[str, SystemdUnit]:
-        """The timer that reads the switches, and its service."""
-        units = (switch_reader.TIMER, switch_reader.SERVICE)
-        return systemd_units.parse_units("switch reader", self.reading.text(SWITCH_READER), units)
-
-    @cached_property
     def passwords(self) -> FileState | None:
         """The file of the readers' passwords, of which only the hash is read; None for missing."""
         answer = self.reading.text(PASSWORDS)
@@ -93,11 +92,6 @@ class WatchFacts:
     def metrics_files(self) -> Mapping[str, FileState]:
         """The program of the node's metrics and its units by path, of which only the hashes are read."""
         return managed_file.parse_hashes(METRICS_FILES, self.reading.text(METRICS_FILES))
-
-    @cached_property
-    def metrics_state(self) -> node_metrics.MetricsState:
-        """What the node says of the timer of its metrics."""
-        return node_metrics.parse_state(self.reading.text(METRICS_STATE))
 
     def before(self, path: str) -> bytes | None:
         """Return the actual content of a file of ours; None for missing."""
@@ -109,12 +103,21 @@ class WatchFacts:
         contents = {file.path: self.before(file.path) for file in files}
         return managed_file.differing(files, managed_file.states(self.reading.text(MODES), contents))
 
-    def there(self, package: str) -> tuple[str, ...]:
-        """Return the paths of the files of ours that this node has for a program of the server."""
-        files = (desired.dropin(package), *((desired.RULES, desired.CONFIG) if package == desired.PROMETHEUS else ()))
-        found = tuple(path for path in files if self.before(path) is not None)
-        notifications = package == desired.ALERTMANAGER and self.notifications is not None
-        return (*found, *((desired.NOTIFICATIONS,) if notifications else ()))
+    def state(self, service: ManagedService, files: Iterable[ManagedFile] = ()) -> ServiceState:
+        """Return a service as the node has it; `files`: its desired files, but for those with secrets."""
+        files = list(files)
+        if service is services.NODE_METRICS:
+            stale = managed_file.differing(files, self.metrics_files)
+            changes = tuple(zip(stale, managed_file.changes(stale, self.metrics_files), strict=True))
+        else:
+            stale = self.stale(files)
+            changes = managed_file_changes(stale, {file.path: self.before(file.path) for file in stale})
+        return ServiceState(self.units, changes, there=self._there(service), pending=service.name in self.live.pending)
+
+    def _there(self, service: ManagedService) -> bool:
+        hashes = {desired.NOTIFICATIONS: self.notifications, switch_reader.PASSWORDS: self.passwords}
+        known = {**dict.fromkeys(node_metrics.PATHS), **hashes, **self.metrics_files}
+        return any((known[path] if path in known else self.before(path)) is not None for path in service.paths)
 
     @cached_property
     def blockers(self) -> tuple[str, ...]:
@@ -122,15 +125,13 @@ class WatchFacts:
         change.
         """
         _ = [self.before(path) for path in PATHS]
-        _ = (self.reading.text(MODES), self.notifications, self.packages, self.reader_units)
-        _ = (self.passwords, self.metrics_files)
+        _ = (self.reading.text(MODES), self.notifications, self.units, self.passwords, self.metrics_files)
         lines = []
-        if not self.metrics_state.python:
+        if not self.live.python:
             lines.append("python3, which exports what the node knows of itself, is not there; `apt install python3`")
-        for package in (desired.PROMETHEUS, desired.ALERTMANAGER) if self.serves else ():
-            unit = self.packages[package].unit
-            if (unit.running or unit.enabled) and not self.there(package):
-                name = desired.unit(package)
+        for service in (services.PROMETHEUS, services.ALERTMANAGER) if self.serves else ():
+            (name,) = service.units
+            if (self.units[name].running or self.units[name].enabled) and not self._there(service):
                 lines.append(
                     f"{name} is configured by others; write another node at watch.server in rack.yaml, or give it up: "
                     f"systemctl disable --now {name}"

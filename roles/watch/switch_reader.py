@@ -27,9 +27,6 @@ FILES = (PROGRAM, TARGETS, f"/etc/systemd/system/{SERVICE}", f"/etc/systemd/syst
 """Paths of the files without a secret, in the order in which they are written."""
 STALE = 180
 """Seconds after which a reading is too old: three are due in that time."""
-_LINK = f"/etc/systemd/system/timers.target.wants/{TIMER}"
-LEFTOVERS = (_LINK, METRICS, PASSWORDS, *FILES)
-"""What is removed from a node that no longer reads the switches, in this order: a run looks for the last of them."""
 
 
 def switches(rack: Rack) -> dict[str, Switch]:

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 
 from core.model import Node, Rack
 from core.ssh.client import Machine
+from core.verify.node_answers import output, unit_faults
 from core.verify.reporter import CheckReporter
 from roles.watch import desired, node_metrics, notifications, rules, scrape, switch_reader
 from roles.watch.options import WatchOptions
@@ -43,13 +44,6 @@ def server(rack: Rack, node: Node, declared: WatchOptions) -> Node:  # noqa: ARG
 def packages(rack: Rack, node: Node) -> tuple[str, ...]:
     """Return the packages whose programs run on a node."""
     return desired.PACKAGES if desired.server(rack) == node else (desired.EXPORTER,)
-
-
-def output(node: Node, machine: Machine, command: str) -> str:
-    """Return the output of a command on the node."""
-    done = machine.run(f"LC_ALL=C {command}")
-    assert done.rc == 0, f"{node.name}: {command}: {(done.stderr or done.stdout).strip() or f'exit {done.rc}'}"
-    return str(done.stdout)
 
 
 def exporter(node: Node) -> str:
@@ -93,15 +87,8 @@ def test_the_units_run_and_start_at_boot(
     report: CheckReporter,
 ) -> None:
     """The exporter on every node, Prometheus and Alertmanager on the server."""
-    faults = []
-    for package in packages(rack, node):
-        name = desired.unit(package)
-        text = output(node, machine, f"systemctl show --property=ActiveState,UnitFileState {name}")
-        state = dict(line.partition("=")[::2] for line in text.splitlines())
-        for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled")):
-            if state.get(key) != wanted:
-                faults.append(f"{name} is {state.get(key) or 'unknown'}, wanted {wanted}")
-    report.judge(f"{node.name}: {fault}" for fault in faults)
+    units = map(desired.unit, packages(rack, node))
+    report.judge(f"{node.name}: {fault}" for unit in units for fault in unit_faults(node, machine, unit))
 
 
 def test_they_listen_where_they_are_to_and_nowhere_else(
@@ -148,13 +135,7 @@ def test_the_node_exports_what_it_knows_of_itself(
     report: CheckReporter,
 ) -> None:
     """The timer runs and starts at boot, and what the exporter answers is new and complete."""
-    text = output(node, machine, f"systemctl show --property=ActiveState,UnitFileState {node_metrics.TIMER}")
-    state = dict(line.partition("=")[::2] for line in text.splitlines())
-    faults = [
-        f"{node_metrics.TIMER} is {state.get(key) or 'unknown'}, wanted {wanted}"
-        for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled"))
-        if state.get(key) != wanted
-    ]
+    faults = unit_faults(node, machine, node_metrics.TIMER)
     answered = fetched(node, machine, exporter(node), "/metrics")
     made = re.search(r"^sparkrack_node_metrics_timestamp_seconds (\S+)$", answered, re.MULTILINE)
     now = float(output(node, machine, "date +%s"))
@@ -278,13 +259,7 @@ def test_the_switches_are_read_every_minute(
     report: CheckReporter,
 ) -> None:
     """The timer runs and starts at boot."""
-    text = output(server, machine, f"systemctl show --property=ActiveState,UnitFileState {switch_reader.TIMER}")
-    state = dict(line.partition("=")[::2] for line in text.splitlines())
-    report.judge(
-        f"{server.name}: {switch_reader.TIMER} is {state.get(key) or 'unknown'}, wanted {wanted}"
-        for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled"))
-        if state.get(key) != wanted
-    )
+    report.judge(f"{server.name}: {fault}" for fault in unit_faults(server, machine, switch_reader.TIMER))
 
 
 def test_the_last_reading_of_each_switch_is_whole_and_new(

@@ -16,8 +16,8 @@ from core.ssh.client import ssh_config
 from core.ssh.host_keys import HostKey, pin
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from sparkrack.bootstrap.errors import BootstrapError, NodeUnreachableError, WrongPasswordError, last_line
+from sparkrack.bootstrap.key_shell import KeyShell, RootShellProtocol, ShellResult
 from sparkrack.bootstrap.passwords import Passwords
-from sparkrack.bootstrap.root_shell import KeyShell, RootShellProtocol, ShellResult
 
 if TYPE_CHECKING:
     from sparkrack.bootstrap.password_shell import PasswordShell

@@ -10,9 +10,9 @@ from core.model import Node
 from core.ssh.host_keys import KINDS, HostKey, HostKeyError, offered, pin, pinned
 from sparkrack.bootstrap import regenerate_identity
 from sparkrack.bootstrap.errors import BootstrapError, last_line
+from sparkrack.bootstrap.key_shell import RootShellProtocol
 from sparkrack.bootstrap.login_methods import NodeLogin, NodesContext
 from sparkrack.bootstrap.node_facts import NodeState, host_keys, look, parse_node_state
-from sparkrack.bootstrap.root_shell import RootShellProtocol
 from sparkrack.bootstrap.steps import BootstrapStep, is_called, steps
 
 _PAUSE = 0.5

@@ -14,12 +14,12 @@ from core.model import Rack, SecretError
 from core.model.errors import printable, printable_line
 from core.model.selection import SelectionError, select_nodes
 from core.ops.run_lock import Holder
+from core.ssh.operator_key import OperatorKeyError, public_line
 from core.util.command_error import CommandError
 from core.util.screen import Screen
 from sparkrack.bootstrap.errors import BootstrapError
 from sparkrack.bootstrap.host_trust import fingerprints_of
 from sparkrack.bootstrap.login_methods import NodesContext
-from sparkrack.bootstrap.operator_key import public_line
 from sparkrack.bootstrap.passwords import Passwords
 from sparkrack.bootstrap.runner import NodesBootstrap, Trust
 from sparkrack.engine.recorded_run import RecordedRun
@@ -50,7 +50,7 @@ def contact(
     try:
         key = public_line(rack.access.key)
         found = fingerprints_of(rack, host_keys) if host_keys else {}
-    except BootstrapError as fault:
+    except (BootstrapError, OperatorKeyError) as fault:
         raise CommandError(printable(str(fault))) from None
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         context = NodesContext(

@@ -47,22 +47,7 @@ def carry_out(
     password, which is asked for otherwise. `screen`: shows the progress. `own`: the run that takes the lock; None for a
     dry run. `record`: gets the reason of a failure. Raises CommandError, ConfigError or SecretError.
     """
-    try:
-        return _carry_out(rack, snapshot, switch, options, kept, screen, own)
-    except (CommandError, ConfigError, SecretError) as fault:
-        record.fail(switch.name, str(fault))
-        raise
 
-
-def _carry_out(
-    rack: Rack,
-    snapshot: yaml_editor.FileSnapshot,
-    switch: Switch,
-    options: BootstrapOptions,
-    kept: SecretRef | None,
-    screen: Screen,
-    own: Holder | None,
-) -> BootstrapOutcome:
     def ask() -> SecretStr:
         if kept:
             return kept.resolve()
@@ -71,17 +56,20 @@ def _carry_out(
     def say(text: str) -> None:
         screen.say(f"{switch.name}: {text}")
 
-    work = SwitchBootstrapContext(switch, snapshot, options, say, Password(switch.password), progress=screen)
     dry = own is None
-    lock = _hold_lock(rack, switch, screen, own) if own else nullcontext(lambda: "")
-    with lock as work.stopped:
-        screen.phase("read the switch" if dry else "bootstrap the switch", [switch.name])
-        try:
-            contact = SwitchBootstrap(work, ask)
-            ready = contact.run(dry=dry)
-            return BootstrapOutcome(ready, contact.warned or bool(contact.faults))
-        except _FAULTS as fault:
-            raise CommandError(f"{switch.name}: {fault}") from None
+    try:
+        work = SwitchBootstrapContext(switch, snapshot, options, say, Password(switch.password), progress=screen)
+        with _hold_lock(rack, switch, screen, own) if own else nullcontext(lambda: "") as work.stopped:
+            screen.phase("read the switch" if dry else "bootstrap the switch", [switch.name])
+            try:
+                contact = SwitchBootstrap(work, ask)
+                ready = contact.run(dry=dry)
+                return BootstrapOutcome(ready, contact.warned or bool(contact.faults))
+            except _FAULTS as fault:
+                raise CommandError(f"{switch.name}: {fault}") from None
+    except (CommandError, ConfigError, SecretError) as fault:
+        record.fail(switch.name, str(fault))
+        raise
 
 
 @contextmanager

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from core.model import Rack
+from core.ssh.operator_key import OperatorKeyError, public_key
 from core.util import regular_file
 from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cloud_init.network_config import Management, NetworkError
-from sparkrack.cloud_init.operator_key import OperatorKeyError, public
 from sparkrack.cloud_init.user_data import MARK, autoinstall, seed_files
 
 _LONGEST = 1024
@@ -27,7 +27,7 @@ def write_seeds(
     if rack.access.user == "root":
         raise CommandError("access.user: a seed keeps root from logging in; write another user, like ops")
     try:
-        key = public(rack.access.key)
+        key = public_key(rack.access.key)
         texts = {
             name: autoinstall(rack, rack.nodes[name], key, management, erase_disk)
             if form == "autoinstall"

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from shlex import quote
 
 from core.model import Node, Port, Rack
-from core.model.errors import printable_line
-from core.ssh.node_shells import open_shells
-from core.ssh.root_shell import UnreachableError
+from core.ssh.node_shells import ScriptError, open_shells, script_output
 from core.util import resources
 from roles.watch import desired
 from roles.watch.options import WatchOptions
@@ -71,10 +68,6 @@ def _any(label: str, values: Iterable[str]) -> str:
     return f'{label}=~"{"|".join(value.replace(".", "[.]") for value in values)}"'
 
 
-class _SilenceError(Exception):
-    """The silences could not be made; the text is the reason."""
-
-
 @contextmanager
 def silenced(
     rack: Rack, run: str, work: str, silences: Iterable[Silence], seconds: float, say: Callable[[str], None]
@@ -100,7 +93,7 @@ def silenced(
         return
     try:
         made = _make(rack, server, comment, wanted, seconds + SETTLE_SECONDS)
-    except _SilenceError as fault:
+    except ScriptError as fault:
         say(f"{work}: alerts are not silenced: {fault}")
     try:
         yield
@@ -108,7 +101,7 @@ def silenced(
         if made:
             try:
                 _make(rack, server, comment, wanted, SETTLE_SECONDS, made)
-            except _SilenceError as fault:
+            except ScriptError as fault:
                 say(f"{work}: its alerts stay silenced for at most {seconds + SETTLE_SECONDS:.0f} s: {fault}")
 
 
@@ -116,7 +109,7 @@ def _make(
     rack: Rack, server: Node, comment: str, silences: Iterable[Silence], seconds: float, instead_of: Iterable[str] = ()
 ) -> list[str]:
     """Make silences on the server and return their IDs, then end others; none where no Alertmanager is installed.
-    Raises _SilenceError.
+    Raises ScriptError.
     """
     script = resources.shell_text("sparkrack.engine", "files/make-silences.sh")
     url = f"http://{desired.listen_address(rack)}:{desired.ALERTMANAGER_PORT}"
@@ -124,11 +117,4 @@ def _make(
     lines = "\n".join(" ".join(matchers) for matchers in silences)
     words = (url, AUTHOR, comment, f"{seconds:.0f}s", lines, *instead_of)
     with open_shells(rack, [server.name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
-        try:
-            done = shells[server.name].run(f"sh -c {quote(script)} make-silences {' '.join(map(quote, words))}")
-        except UnreachableError as fault:
-            raise _SilenceError(printable_line(f"{server.name}: {fault.why}")) from None
-    if done.rc != 0:
-        lines_of_it = str(done.stderr).strip().splitlines() or [f"exit {done.rc}"]
-        raise _SilenceError(printable_line(f"{server.name}: {lines_of_it[-1]}"))
-    return str(done.stdout).split()
+        return script_output(shells, server.name, "make-silences", script, words).split()

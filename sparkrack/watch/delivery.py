@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from posixpath import dirname
-from shlex import quote
 
 from core.model import Node, Rack
-from core.model.errors import printable_line
-from core.ssh.node_shells import open_shells
-from core.ssh.root_shell import UnreachableError
+from core.ssh.node_shells import open_shells, script_output
 from core.util import resources
 from roles.watch import desired
 from roles.watch.node_metrics import METRICS
@@ -33,10 +30,6 @@ class MetricsFile:
     made: datetime
 
 
-class DeliveryError(Exception):
-    """The metrics are not where they belong; the text is the reason, in one line."""
-
-
 def ran_on() -> str:
     """Return the name of this machine, which labels what it delivers."""
     return socket.gethostname()
@@ -48,7 +41,7 @@ def receiver(rack: Rack) -> Node | None:
 
 
 def deliver(rack: Rack, files: Sequence[MetricsFile]) -> None:
-    """Put the files on the server of the watch, each whole or not at all. Raises DeliveryError."""
+    """Put the files on the server of the watch, each whole or not at all. Raises ScriptError."""
     node = receiver(rack)
     if node is None or not files:
         return
@@ -57,10 +50,4 @@ def deliver(rack: Rack, files: Sequence[MetricsFile]) -> None:
         for file in files:
             content = base64.b64encode(gzip.compress(file.text.encode(), mtime=0)).decode()
             words = (FOLDER, file.name, f"{file.made.timestamp():.0f}", content)
-            try:
-                done = shells[node.name].run(f"sh -c {quote(script)} put-metrics {' '.join(map(quote, words))}")
-            except UnreachableError as fault:
-                raise DeliveryError(printable_line(f"{node.name}: {fault.why}")) from None
-            if done.rc != 0:
-                lines = str(done.stderr).strip().splitlines() or [f"exit {done.rc}"]
-                raise DeliveryError(printable_line(f"{node.name}: {lines[-1]}"))
+            script_output(shells, node.name, "put-metrics", script, words)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from core.model import Rack
+from core.ssh.node_shells import ScriptError
 from core.util.paths import state_folder
 from sparkrack.drift.findings import Drift
 from sparkrack.drift.prometheus import drift_metrics, drill_metrics
@@ -53,7 +54,7 @@ def _drill_file(drill: DrillResult) -> MetricsFile:
 def _deliver(rack: Rack, files: Sequence[MetricsFile], warn: Warn) -> None:
     try:
         delivery.deliver(rack, files)
-    except delivery.DeliveryError as fault:
+    except ScriptError as fault:
         warn(_not_delivered(str(fault)))
 
 

@@ -11,8 +11,8 @@ from pydantic import SecretStr
 
 from core.ssh.host_keys import HostKey, pin, pinned
 from sparkrack.bootstrap.errors import BootstrapError
+from sparkrack.bootstrap.key_shell import ShellResult
 from sparkrack.bootstrap.password_shell import open_password_shell
-from sparkrack.bootstrap.root_shell import ShellResult
 from tests.contact.conftest import Rack
 from tests.contact.nodes import PASSWORD, PATIENCE, Node, Operator, Seed
 from tests.contact.nodes import Done as Ended

@@ -30,7 +30,7 @@ LEG = {"cage": "qsfp56-dd-1", "lane": 5}
 HALVES = {"enp1s0f1np1", "enP2p1s0f1np1"}
 KERNEL = "/run/sparkrack-lab/kernel"
 """What a virtual node says that it has booted."""
-SUDO = "journalctl --quiet _COMM=sudo --grep 'base64|set -eu' --output=cat | grep -c COMMAND="
+SUDO = "journalctl --quiet _COMM=sudo --grep 'base64|set -eu|eval.+cat' --output=cat | grep -c COMMAND="
 MOVING = ("bytes", "packet", "fec-corrected", "expires-after", "time")
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from core.model import load
+from core.ssh.operator_key import public_line
 from lab import namespace as ns
-from sparkrack.bootstrap.operator_key import public_line
 from tests.lab.rebuild_fixtures import PHASES, SWITCH, Drill, page, preparations
 from tests.lab.virtual import REPOSITORY
 

@@ -221,15 +221,7 @@ class Evidence:
             return
         own.mkdir(parents=True, exist_ok=True, mode=0o750)
         earlier = evidences(boots)
-        latest = earlier[-1] if earlier else {}
-
-        def part(name: str, read: Callable[[], Any]) -> Any:
-            try:
-                return read()
-            except UnreadError as error:
-                self.unread[name] = str(error)
-                return None
-
+        latest, part = earlier[-1] if earlier else {}, self.part
         began = part("began", self.began)
         marker = part("marker", self.marker)
         journal = part("journal", self.journal)
@@ -272,6 +264,18 @@ class Evidence:
                 write(self.folder / BOOTS, json.dumps({**log, "boots": boots_now}).encode() + b"\n")
         write(own / "evidence.json", json.dumps(found, indent=1).encode() + b"\n")
         (self.folder / MARKER).unlink(missing_ok=True)
+        self.remove_old(boots)
+
+    def part(self, name: str, read: Callable[[], Any]) -> Any:
+        """Return a part of the evidence; None for one that cannot be read, which is noted with the reason."""
+        try:
+            return read()
+        except UnreadError as error:
+            self.unread[name] = str(error)
+            return None
+
+    def remove_old(self, boots: Path) -> None:
+        """Remove the evidence of boots but for the newest, and that of this boot."""
         for old in sorted(boots.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-KEPT]:
             if BOOT.fullmatch(old.name) and old.name != self.boot:
                 shutil.rmtree(old, ignore_errors=True)

@@ -898,18 +898,8 @@ def record(wanted: Recording) -> None:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    boot_id = wanted.root / "proc/sys/kernel/random/boot_id"
-    boot = _text(boot_id).replace("-", "")
-    if not re.fullmatch(r"[0-9a-f]{32}", boot):
-        raise RecorderError(f"{boot_id}: is not a boot id")
-    slots = wanted.rate * wanted.keep
-    ring = None
-    try:
-        ring = Ring(wanted.ring, slots)
-    except OSError as error:
-        if wanted.peer is None:
-            raise
-        log(f"{wanted.ring}: {error.strerror}; samples only leave this node")
+    boot, slots = _boot_id(wanted.root), wanted.rate * wanted.keep
+    ring = _open_ring(wanted, slots)
     newest = ring.newest if ring else None
     # A new ring begins above every sequence that an earlier ring of this node can have reached.
     sequence = newest.sequence + 1 if newest else int(time.time() * MOST_RATE)
@@ -952,13 +942,34 @@ def record(wanted: Recording) -> None:
         disk.put_metrics(_metrics(window, wanted))
     gpu.stop()
     disk.end()
+    log(f"{window.samples} samples in {time.monotonic() - began:.1f} s, {disk.dropped} not written; {_used()}")
+
+
+def _boot_id(root: Path) -> str:
+    path = root / "proc/sys/kernel/random/boot_id"
+    boot = _text(path).replace("-", "")
+    if not re.fullmatch(r"[0-9a-f]{32}", boot):
+        raise RecorderError(f"{path}: is not a boot id")
+    return boot
+
+
+def _open_ring(wanted: Recording, slots: int) -> Ring | None:
+    """Open the ring; None where it cannot be, and the samples leave the node."""
+    try:
+        return Ring(wanted.ring, slots)
+    except OSError as error:
+        if wanted.peer is None:
+            raise
+        log(f"{wanted.ring}: {error.strerror}; samples only leave this node")
+        return None
+
+
+def _used() -> str:
+    """Return what this process has used of CPU and memory."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     # Not ru_maxrss: it has the size of the process that started this one.
-    memory_used = _kibibytes(Path("/proc/self/status").read_bytes(), b"VmHWM")
-    log(
-        f"{window.samples} samples in {time.monotonic() - began:.1f} s, {disk.dropped} not written; "
-        f"{used.ru_utime + used.ru_stime:.2f} s of CPU time, {(memory_used or 0) // 2**20} MiB at most"
-    )
+    memory = _kibibytes(Path("/proc/self/status").read_bytes(), b"VmHWM")
+    return f"{used.ru_utime + used.ru_stime:.2f} s of CPU time, {(memory or 0) // 2**20} MiB at most"
 
 
 def _kernel_log(path: Path, newest: Record | None, boot: str) -> KernelLog:

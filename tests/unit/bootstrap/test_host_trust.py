@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from core.ssh.host_keys import HostKey
+from core.ssh.operator_key import OperatorKeyError, public_line
 from sparkrack.bootstrap.errors import BootstrapError, last_line
 from sparkrack.bootstrap.host_trust import KeyOffer, fingerprints_of, key_conflict, label, match_fingerprints
-from sparkrack.bootstrap.operator_key import public_line
 from tests.unit.bootstrap.test_hostkeys import made
 from tests.unit.model.racks import SWITCH, loaded
 
@@ -82,7 +82,7 @@ def test_a_key_with_a_passphrase_needs_an_agent_that_holds_it(tmp_path: Path, mo
     private = tmp_path / "id"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "phrase", "-f", private], check=True)
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    with pytest.raises(BootstrapError, match="has a passphrase and no agent holds it; run ssh-add"):
+    with pytest.raises(OperatorKeyError, match="has a passphrase and no agent holds it; run ssh-add"):
         public_line(private)
     socket = tmp_path / "agent"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
@@ -105,7 +105,7 @@ def test_a_key_that_is_none(tmp_path: Path) -> None:
     private = tmp_path / "id"
     private.write_text("rubbish\n")
     private.chmod(0o600)
-    with pytest.raises(BootstrapError, match="cannot be used: "):
+    with pytest.raises(OperatorKeyError, match="cannot be used: "):
         public_line(private)
 
 

@@ -110,7 +110,7 @@ class Folder(FakeConnector):
             start_new_session=True,
         )
         try:
-            stdout, stderr = shell.communicate(arguments.get("_stdin") or "")
+            stdout, stderr = shell.communicate(rooted(arguments.get("_stdin") or "", top))
         finally:
             shell.kill()
         lines = [OutputLine("stdout", line) for line in stdout.splitlines()]

@@ -20,13 +20,14 @@ from click.testing import CliRunner, Result
 from prometheus_client.parser import text_string_to_metric_families
 
 from core.model import Rack, load
+from core.ssh.node_shells import ScriptError
 from core.util.event import EventKind
 from core.util.paths import state_folder
 from sparkrack.cli.main import sparkrack
 from sparkrack.engine.plan import Plan
 from sparkrack.status.drills import DrillLevel, DrillResult, store_drill
 from sparkrack.watch import delivery
-from sparkrack.watch.delivery import DeliveryError, MetricsFile, deliver
+from sparkrack.watch.delivery import MetricsFile, deliver
 from tests.unit.autopsy import test_drill
 from tests.unit.autopsy.nodes import Nodes
 from tests.unit.drift.plans import machine, plan, unreachable
@@ -215,7 +216,7 @@ def test_a_delivery_that_fails_leaves_the_file_as_it_was(operator: Operator, too
     program = operator.nodes.folder / "bin" / tool
     program.write_text(f"#!/bin/sh\necho '{tool}: broken' >&2\nexit 1\n")
     program.chmod(0o755)
-    with pytest.raises(DeliveryError, match=r"^spark2: "):
+    with pytest.raises(ScriptError, match=r"^spark2: "):
         deliver(rack, [made("second\n")])
     assert operator.delivered == {"x.prom"}
     assert (operator.folder / "x.prom").read_text() == "first\n"

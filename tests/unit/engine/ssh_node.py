@@ -11,6 +11,7 @@ from typing import Any
 
 import paramiko
 
+from core.ops import host_facts
 from tests.unit.engine.fake_rack import spoken
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.sshserver import AnyKey, SshServer
@@ -86,6 +87,8 @@ class _Server(AnyKey):
         return True
 
     def _answer(self, channel: paramiko.Channel, command: str) -> None:
+        if host_facts.READ in command:
+            command = channel.makefile("rb").read().decode()
         if "echo complete" not in command:
             self.node.commands.append(command)
         self.node.begun.set()

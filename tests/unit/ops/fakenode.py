@@ -115,7 +115,7 @@ class Node(FakeConnector):
 
 def is_probe(text: str) -> bool:
     """Return whether a command is the probe, whole or without the constant facts."""
-    return text.startswith(protocol.FUNCTIONS)
+    return text == host_facts.READ
 
 
 def _output(buffer: str, lines: list[str]) -> CommandOutput:

@@ -21,7 +21,7 @@ from pyinfra.api.command import StringCommand
 
 from core.model.role import roles
 from core.ops.announce import managed_file_change
-from core.ops.managed_service import UNITS, ManagedService, Reads, ServiceChanges, ServiceState
+from core.ops.managed_service import UNITS, ManagedService, Reads, ServiceChanges, ServiceState, unit_file
 from core.probes.systemd_units import parse_units
 from core.util.managed_file import ManagedFile
 from tests.tiers import sampled
@@ -42,7 +42,9 @@ def of_roles() -> dict[str, ManagedService]:
     }
 
 
-SERVICES = of_roles()
+TOY = ManagedService("toy", ("toy.service",), (f"{UNITS}/toy.service", "/usr/local/lib/toy"))
+"""All that a service costs: everything below is proven of it."""
+SERVICES = {**of_roles(), "toy": TOY}
 
 
 @dataclass
@@ -71,6 +73,11 @@ class Node:
     @property
     def packaged(self) -> list[str]:
         """The units that a package brings."""
+        return [unit for unit in self.service.units if unit_file(unit) not in self.service.paths]
+
+    @property
+    def maskable(self) -> list[str]:
+        """The units that `systemctl mask` takes: none that has a file of its own name in its folder."""
         return [unit for unit in self.service.units if f"{UNITS}/{unit}" not in self.service.paths]
 
     def files(self) -> list[ManagedFile]:
@@ -203,9 +210,9 @@ def declared(name: str, folder: Path, tmp_path: Path) -> Node:
 
 
 def mask(node: Node) -> bool:
-    for unit in node.packaged:
+    for unit in node.maskable:
         node.systemctl("mask", unit)
-    for unit in set(node.service.units) - set(node.packaged):
+    for unit in set(node.service.units) - set(node.maskable):
         # What `systemctl mask` needs: the file of the unit goes first.
         node.at(f"{UNITS}/{unit}").unlink()
         node.at(f"{UNITS}/{unit}").symlink_to("/dev/null")
@@ -213,9 +220,9 @@ def mask(node: Node) -> bool:
 
 
 def mask_until_the_boot(node: Node) -> bool:
-    for unit in node.packaged:
+    for unit in node.maskable:
         node.systemctl("mask", "--runtime", unit)
-    return bool(node.packaged)
+    return bool(node.maskable)
 
 
 def loop(node: Node) -> bool:
@@ -259,7 +266,8 @@ def remove(node: Node) -> bool:
 
 def write_unit_files_that_systemd_has_not_read(node: Node) -> bool:
     """What a person who wrote the same file has left, without a daemon-reload."""
-    units = [unit for unit in node.service.units if any(unit in path for path in node.service.paths)]
+    paths = node.service.paths
+    units = [unit for unit in node.service.units if unit_file(unit) in paths or any(unit in path for path in paths)]
     systemd = systemctl_standin.Node(node.root)
     systemd.loaded |= dict.fromkeys(units, "older")
     systemd.save()
@@ -310,7 +318,11 @@ def test_a_run_that_is_killed_anywhere_is_completed_by_the_next(declared: Node, 
         declared.bring()
 
 
-REMOVED = {name: service for name, service in SERVICES.items() if service.mark and service.units}
+REMOVED = {
+    name: service
+    for name, service in SERVICES.items()
+    if service.units and (service.mark or {*map(unit_file, service.units)} & {*service.paths})
+}
 """What a role removes: nothing that the node needs goes."""
 
 
@@ -330,6 +342,7 @@ def test_a_service_that_goes_leaves_nothing_also_where_its_removal_is_killed(dec
         systemd = systemctl_standin.Node(declared.root)
         assert (systemd.active, systemd.waiting) == ([], [])
         assert {unit: (declared.root / "vendor" / unit).exists() for unit in packaged} == packaged
+        assert [unit for unit in service.units if systemd.file_state(unit) == "enabled"] == []
 
 
 def test_every_mark_is_of_one_service() -> None:

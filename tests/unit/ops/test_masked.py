@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.ops.announce import file_diff, masked
+from core.ops.announce import file_diff
 from core.util.event import Action
+from core.util.scrub import mask_settings
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ from core.util.event import Action
     ],
 )
 def test_a_line(line: str, shown: str) -> None:
-    assert masked(line) == shown
+    assert mask_settings(line) == shown
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,26 @@ class GreetingServer(SshServer):
         return Commands()
 
 
-def test_what_a_login_shell_prints_before_a_command_is_not_its_output() -> None:
-    server = GreetingServer("127.0.0.1")
+class RefusingServer(SshServer):
+    """Refuses each command after the first bytes of its input, as sudo does that needs a password."""
+
+    def behind(self, transport: paramiko.Transport) -> AnyKey:  # noqa: ARG002
+        class Commands(AnyKey):
+            def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:  # noqa: ARG002
+                threading.Thread(target=refuse, args=(channel,), daemon=True).start()
+                return True
+
+        def refuse(channel: paramiko.Channel) -> None:
+            channel.recv(1)  # so that its request was answered
+            channel.sendall_stderr(b"sudo: a password is required\n")
+            channel.send_exit_status(1)
+            channel.close()
+
+        return Commands()
+
+
+def executed(server: SshServer, line: str, stdin: str | None = None) -> tuple[int, CommandOutput]:
+    """The exit code and the output of a command on a server, which ends then."""
     client = paramiko.SSHClient()
     client.get_host_keys().add(f"[127.0.0.1]:{server.port}", server.key.get_name(), server.key)
     try:
@@ -84,12 +102,22 @@ def test_what_a_login_shell_prints_before_a_command_is_not_its_output() -> None:
         client.connect("127.0.0.1", server.port, "ops", pkey=key, look_for_keys=False, allow_agent=False)
         transport = client.get_transport()
         assert transport
-        code, output = _execute(
-            transport, "echo one; printf two; echo three >&2; printf four >&2; exit 3", None, False, None
-        )
+        return _execute(transport, line, stdin, False, None)
     finally:
         client.close()
         server.close()
+
+
+def test_a_command_that_ends_before_it_has_read_its_input_says_why() -> None:
+    """4 MiB: more than the channel takes before the server reads."""
+    code, output = executed(RefusingServer("127.0.0.1"), "sudo -n true", "x" * (4 << 20))
+    assert (code, output.stderr_lines) == (1, ["sudo: a password is required"])
+
+
+def test_what_a_login_shell_prints_before_a_command_is_not_its_output() -> None:
+    code, output = executed(
+        GreetingServer("127.0.0.1"), "echo one; printf two; echo three >&2; printf four >&2; exit 3"
+    )
     assert (code, output.stdout_lines, output.stderr_lines) == (
         3,
         ["one", "two"],

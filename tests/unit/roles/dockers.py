@@ -14,8 +14,7 @@ import pytest
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.model import Rack, load
-from core.ops import detached_unit
-from roles.images import delivery
+from core.ops import delivery, detached_unit
 from tests.unit.ops import fakenode
 from tests.unit.roles.cases import DEPLOYS, node_of
 

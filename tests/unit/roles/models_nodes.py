@@ -18,8 +18,9 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.model import Rack, load, model_lock
 from core.model.model_lock import ModelFile, ModelRecord
-from core.ops import detached_unit, host_facts
-from roles.models import delivery, operator_folder, scripts
+from core.ops import delivery, detached_unit, host_facts
+from roles.models import delivery as model_delivery
+from roles.models import operator_folder, scripts
 from tests.unit.ops import fakenode
 from tests.unit.ops.shells import rooted
 from tests.unit.roles.cases import DEPLOYS, node_of
@@ -180,7 +181,7 @@ class ModelWorld:
 
     def run(self, mode: str = "yes", only: tuple[str, ...] = (), grace: float = 30) -> fakenode.Ended:
         self.patch.setattr(fakenode, "Node", ModelConnector)
-        for module in (delivery, detached_unit):
+        for module in (delivery, model_delivery, detached_unit):
             self.patch.setattr(module, "POLL_SECONDS", 0.05)
         self.patch.setattr(detached_unit, "PROGRESS_SECONDS", 0)
         self.patch.setattr(delivery, "GRACE", grace)

@@ -59,8 +59,12 @@ class Node:
         return self.root / "vendor" / name
 
     def unit(self, name: str) -> Path:
-        """The file of a unit of ours."""
-        return self.at(f"/etc/systemd/system/{name}")
+        """The file of a unit of ours; that of its template for an instance."""
+        return self.at(f"/etc/systemd/system/{re.sub('@[^.]+', '@', name)}")
+
+    def mask(self, name: str, *, runtime: bool = False) -> Path:
+        """The link to /dev/null that masks an instance of a template of ours."""
+        return self.at(f"{'/run' if runtime else '/etc'}/systemd/system/{name}")
 
     def files(self, name: str) -> list[Path]:
         """The files of a unit that are ours."""
@@ -85,7 +89,9 @@ class Node:
         }
 
     def link(self, name: str) -> Path:
-        """The link of an enabled unit of ours."""
+        """The link of an enabled unit."""
+        if self.vendor(name).exists():
+            return self.at(f"/etc/systemd/system/multi-user.target.wants/{name}")
         found = re.search(r"^WantedBy=(\S+)$", self.unit(name).read_text(), re.MULTILINE)
         assert found, f"{name} cannot be enabled"
         return self.at(f"/etc/systemd/system/{found[1]}.wants/{name}")
@@ -93,9 +99,14 @@ class Node:
     def file_state(self, name: str) -> str:
         """UnitFileState."""
         if self.vendor(name).exists():
-            return self.vendor(name).read_text().strip()
+            state = self.vendor(name).read_text().strip()
+            return "enabled" if state == "disabled" and self.link(name).exists() else state
         if not self.unit(name).exists():
             return ""
+        if "@" in name and self.mask(name).is_symlink():
+            return "masked"
+        if "@" in name and self.mask(name, runtime=True).is_symlink():
+            return "masked-runtime"
         if "WantedBy=" not in self.unit(name).read_text():
             return "static"
         return "enabled" if self.link(name).exists() else "disabled"
@@ -202,8 +213,11 @@ class Node:
             return
         if verb in ("enable", "disable") and now.startswith("masked"):
             sys.exit(f"Unit file {name} is masked.")
-        state = {"enable": "enabled", "disable": "disabled", "mask": mask, "unmask": "disabled"}[verb]
-        self.vendor(name).write_text(state)
+        if verb in ("mask", "unmask"):
+            self.vendor(name).write_text(mask if verb == "mask" else "disabled")
+        elif now != "static":
+            self.link(name).parent.mkdir(parents=True, exist_ok=True)
+            self.link(name).touch() if verb == "enable" else self.link(name).unlink(missing_ok=True)
 
     def verb(self, verb: str, words: list[str]) -> None:
         """Do one verb."""
@@ -229,6 +243,10 @@ class Node:
             for name in names:
                 if self.vendor(name).exists():
                     self.change(verb, name, runtime="--runtime" in words)
+                elif verb in ("mask", "unmask") and "@" in name:
+                    link = self.mask(name, runtime="--runtime" in words)
+                    link.parent.mkdir(parents=True, exist_ok=True)
+                    link.symlink_to("/dev/null") if verb == "mask" else link.unlink(missing_ok=True)
                 elif verb == "disable":
                     self.link(name).unlink(missing_ok=True)
                 elif verb == "enable":

@@ -10,7 +10,7 @@ import pytest
 
 from core.model import Rack
 from core.ops import host_facts, remote_files
-from roles.lossless import apply, boot_unit, desired, facts
+from roles.lossless import boot_unit, desired, facts
 from tests.unit.model.racks import DIRECT, RING, SWITCH, changed, loaded
 from tests.unit.ops.shells import rooted, run, stand_in
 
@@ -49,10 +49,8 @@ def put(node: Path, path: str, content: bytes) -> subprocess.CompletedProcess[st
     """Write one of the files as the role does, below a folder."""
     Path(f"{node}{path}").parent.mkdir(parents=True, exist_ok=True)
     stand_in(node, "chown")
-    reading = host_facts.HostReading({desired.SCRIPT: None, desired.UNIT: None, facts.MODES: b"", facts.OURS: b""}, {})
-    two = rack("pause")
-    sent = list(apply._write(facts.LosslessFacts(reading, two, two.nodes["spark1"])))
-    (command,) = [command for command in sent if f'mv -fT "$new" {path}' in command.get_raw_value()]
+    files = {file.path: file for file in boot_unit.files("two", {"enp1s0f1np1": "pause"})}
+    command = remote_files.put_managed(files[path])
     command.connector_arguments["_stdin"] = remote_files.encoded(content)
     return run(command, node)
 

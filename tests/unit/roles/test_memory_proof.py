@@ -238,7 +238,7 @@ TOOLS: list[tuple[Check, dict[str, Any], str, str, str]] = [
     (
         verify.test_containers_together_are_bounded,
         *({}, "systemctl", "echo 'no bus' >&2; exit 1"),
-        f"systemctl show {CONTAINER_SLICE}: no bus",
+        f"systemctl show --property=ActiveState,UnitFileState,MemoryMax,MemorySwapMax {CONTAINER_SLICE}: no bus",
     ),
     (
         verify.test_the_guard_is_armed,

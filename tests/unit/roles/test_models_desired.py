@@ -150,16 +150,16 @@ def test_a_pair() -> None:
 
 
 def transfers(receiving: dict[str, str | None], *holders: str) -> ModelTransfers:
-    return ModelTransfers(ModelGoal(HUB, RECORD), set(holders), set(), receiving)
+    return ModelTransfers(ModelGoal(HUB, RECORD), set(holders), receiving, expected=set())
 
 
 def test_a_node_does_not_take_it_from_one_that_takes_it_from_there() -> None:
     chain = transfers({"n1": "n0", "n2": "n1", "n3": "n2"}, "n0")
-    assert chain.sources("n4") == {"n0": 1, "n1": 1, "n2": 1, "n3": 0}
-    assert chain.sources("n1") == {"n0": 1}
-    assert chain.sources("n2") == {"n0": 1, "n1": 1}
-    assert transfers({"n0": None, "n1": "n0"}).sources("n0") == {}
-    assert transfers({"n1": "n2", "n2": "n1"}).sources("n3") == {"n1": 1, "n2": 1}, "which cannot be, and ends"
+    assert chain.sources_for("n4") == {"n0": 1, "n1": 1, "n2": 1, "n3": 0}
+    assert chain.sources_for("n1") == {"n0": 1}
+    assert chain.sources_for("n2") == {"n0": 1, "n1": 1}
+    assert transfers({"n0": None, "n1": "n0"}).sources_for("n0") == {}
+    assert transfers({"n1": "n2", "n2": "n1"}).sources_for("n3") == {"n1": 1, "n2": 1}, "which cannot be, and ends"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from core.model import model_lock
-from core.probes import protocol
+from core.ops import host_facts
 from tests.unit.model.racks import SUBNETS, node, switch
 from tests.unit.roles.models_hub import COMMIT, NAME, LoopbackHub, model, serving, sha256
 from tests.unit.roles.models_nodes import ModelNode, ModelWorld
@@ -102,7 +102,7 @@ def test_a_second_run_asks_and_does_nothing(world: ModelWorld, hub: LoopbackHub)
             os.utime(path, ns=(1, path.stat().st_mtime_ns))
     ended = world.run()
     assert (ended.failed, [one.sent for one in world.nodes.values()]) == ([], [[], [], []])
-    assert all(len(one.texts) == 1 and protocol.FUNCTIONS in one.texts[0] for one in world.nodes.values())
+    assert all(one.texts == [host_facts.READ] for one in world.nodes.values())
     assert len(hub.requests) == asked
     assert {(one.store / "qwen" / BIG).stat().st_atime_ns for one in world.nodes.values()} == {1}, "no file was read"
     assert world.run("dry").changing == 0

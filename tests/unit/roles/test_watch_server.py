@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,12 @@ from core.probes.systemd_units import SystemdUnit
 from roles.watch import apply, desired, notifications, rules, scrape
 from roles.watch.facts import (
     METRICS_FILES,
-    METRICS_STATE,
     MODES,
     NOTIFICATIONS,
     OVERRIDES,
+    OWN,
     PASSWORDS,
     PATHS,
-    SWITCH_READER,
     UNITS,
     WatchFacts,
 )
@@ -33,27 +32,34 @@ from tests.generated import REPOSITORY
 from tests.unit.model.serving_racks import VLLM
 from tests.unit.roles.watch_tools import HOOK, call, rack, written
 
-RUNNING = desired.PackageState(SystemdUnit("loaded", "active", "enabled"), pending=False, installed=True)
+
+@dataclass(frozen=True)
+class Package:
+    """A package and its unit, as the node has them."""
+
+    unit: SystemdUnit
+    pending: bool = False
+    installed: bool = True
+
+
+RUNNING = Package(SystemdUnit("loaded", "active", "enabled"))
 URL = "http://hooks.example.org/s3cret"
 NONE = "LoadState=not-found\nActiveState=inactive\nUnitFileState=\nNeedDaemonReload=no\n\n"
-NO_TIMER = "".join(f"Id=sparkrack-switch-reader.{kind}\n{NONE}" for kind in ("service", "timer"))
-NO_METRICS = {
-    METRICS_FILES: "",
-    METRICS_STATE: "".join(f"Id=sparkrack-node-metrics.{kind}\n{NONE}" for kind in ("service", "timer"))
-    + "pending no\npython yes\n",
-}
+NO_UNITS = "".join(
+    f"Id=sparkrack-{name}.{kind}\n{NONE}" for name in ("switch-reader", "node-metrics") for kind in ("service", "timer")
+)
 NOTIFY = "{server: spark1, notify: {webhook: {env: WATCH_WEBHOOK}}}"
 
 
-def answer(units: dict[str, desired.PackageState]) -> str:
+def answer(units: dict[str, Package]) -> str:
     blocks = [
         f"Id={desired.unit(package)}\nLoadState={one.unit.load}\nActiveState={one.unit.active}\n"
         f"UnitFileState={one.unit.file}\nNeedDaemonReload={'yes' if one.unit.reload else 'no'}\n"
         for package, one in units.items()
     ]
-    marks = "".join(f" {package}" for package, one in units.items() if one.pending)
+    marks = "".join(f" watch-{package}" for package, one in units.items() if one.pending)
     installed = "".join(f" {package}" for package, one in units.items() if one.installed)
-    return "\n".join(blocks) + f"\nmarks:{marks}\ninstalled:{installed}\n"
+    return "\n".join(blocks) + f"\nmarks:{marks}\ninstalled:{installed}\npython: yes\n"
 
 
 def server(
@@ -61,7 +67,7 @@ def server(
     changed: dict[str, bytes | None] | None = None,
     wrong: str = "",
     overrides: str = "",
-    **units: desired.PackageState,
+    **units: Package,
 ) -> WatchFacts:
     """The facts of a server that has all as declared, but for these files, and units by package (`_` for `-`).
     `wrong`: what stands for mode and owner of the file of Alertmanager. `overrides`: lines of drop-ins of others."""
@@ -85,10 +91,10 @@ def server(
         UNITS: answer(states),
         MODES: modes,
         NOTIFICATIONS: f"{wrong or '640 root:prometheus'} {digest} {desired.NOTIFICATIONS}\n",
-        SWITCH_READER: NO_TIMER,
+        OWN: NO_UNITS,
         PASSWORDS: "",
         OVERRIDES: overrides,
-        **NO_METRICS,
+        METRICS_FILES: "",
     }
     return WatchFacts(HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {}), found, node)
 
@@ -114,9 +120,13 @@ def test_new_rules_are_read_while_it_runs() -> None:
     _, prometheus, _ = changes(server(rack(NOTIFY), {desired.RULES: b"groups: []\n"}))
     assert [event.message for event in prometheus.events] == [f"modify {desired.RULES}", "reload prometheus.service"]
     last = "systemctl reload prometheus.service || systemctl restart prometheus.service"
-    assert texts(prometheus)[-1] == f"{last}; rm -f {desired.MARKS}/watch-prometheus.pending"
+    assert texts(prometheus)[-1] == f"{last}; rm -f /run/sparkrack/watch-prometheus.pending"
     # The mark comes before the file: a run that dies between is seen by the next.
-    assert "watch-prometheus.pending" in texts(prometheus)[0]
+    mark, file = (
+        next(place for place, text in enumerate(texts(prometheus)) if word in text)
+        for word in (": > /run/sparkrack/watch-prometheus.pending", f'mv -fT "$new" {desired.RULES}')
+    )
+    assert mark < file
 
 
 def test_new_arguments_restart_it() -> None:

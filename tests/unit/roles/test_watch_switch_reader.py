@@ -19,9 +19,9 @@ from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
 from roles.watch import notifications, rules, switch_reader, switch_reader_apply
-from roles.watch.facts import MODES, NOTIFICATIONS, OVERRIDES, PASSWORDS, PATHS, SWITCH_READER, UNITS, WatchFacts
+from roles.watch.facts import METRICS_FILES, MODES, NOTIFICATIONS, OVERRIDES, OWN, PASSWORDS, PATHS, UNITS, WatchFacts
 from roles.watch.switch_reader_apply import SwitchReaderFacts
-from tests.unit.roles.test_watch_server import NO_METRICS, RUNNING, answer, texts
+from tests.unit.roles.test_watch_server import NONE, RUNNING, answer, texts
 from tests.unit.roles.watch_tools import rack, written
 
 PROGRAM = Path(__file__).parents[3] / "roles/watch/files/switch_reader.py"
@@ -42,11 +42,10 @@ class Node:
 
     found: Rack
     name: str = "spark1"
-    timer: str = "active enabled loaded no"
+    timer: str = "active enabled loaded"
     password: str = SECRET
     passwords: str = "600 root:root"
     permissions: str = "root:root"
-    reload: str = "no"
 
     def facts(self, changed: dict[str, bytes | None] | None = None) -> SwitchReaderFacts:
         """What is read of it; `changed`: files with another content."""
@@ -56,21 +55,21 @@ class Node:
         made = switch_reader.files(self.found)
         files |= {file.path: file.content for file in made} | (changed or {})
         modes = "".join(f"{file.mode} {self.permissions} {file.path}\n" for file in made)
-        active, enabled, load, reload = self.timer.split()
+        active, enabled, load = self.timer.split()
         digest = hashlib.sha256(switch_reader.passwords_text(self.found, {SecretRef(env="READER"): self.password}))
         texts = {
             UNITS: answer(PACKAGES),
             MODES: modes,
             NOTIFICATIONS: "",
-            SWITCH_READER: (
-                "Id=sparkrack-switch-reader.service\nLoadState=loaded\nActiveState=inactive\n"
-                f"NeedDaemonReload={self.reload}\n\n"
+            OWN: (
+                "".join(f"Id=sparkrack-node-metrics.{kind}\n{NONE}" for kind in ("service", "timer"))
+                + "Id=sparkrack-switch-reader.service\nLoadState=loaded\nActiveState=inactive\nNeedDaemonReload=no\n\n"
                 f"Id=sparkrack-switch-reader.timer\nActiveState={active}\nUnitFileState={enabled}\nLoadState={load}\n"
-                f"NeedDaemonReload={reload}\n"
+                "NeedDaemonReload=no\n"
             ),
             PASSWORDS: f"{self.passwords} {digest.hexdigest()} {switch_reader.PASSWORDS}\n" if self.passwords else "",
             OVERRIDES: "",
-            **NO_METRICS,
+            METRICS_FILES: "",
         }
         reading = HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {})
         facts = WatchFacts(reading, self.found, self.found.nodes[self.name])
@@ -91,7 +90,7 @@ def test_a_server_as_declared() -> None:
 
 
 def test_a_fresh_server() -> None:
-    node = Node(read_rack(), timer="inactive not-found not-found no", passwords="")
+    node = Node(read_rack(), timer="inactive not-found not-found", passwords="")
     found = changeset(node.facts(dict.fromkeys(switch_reader.FILES)))
     assert messages(found) == [
         *(f"create {path}" for path in switch_reader.FILES),
@@ -100,14 +99,14 @@ def test_a_fresh_server() -> None:
         "start sparkrack-switch-reader.timer",
     ]
     sent = texts(found)
-    assert sent[0] == "umask 022; mkdir -p /etc/sparkrack/watch /etc/systemd/system /usr/local/lib/sparkrack"
     assert sent[-1] == (
-        "systemctl daemon-reload; systemctl enable --quiet sparkrack-switch-reader.timer; "
-        "systemctl restart sparkrack-switch-reader.timer; systemctl start sparkrack-switch-reader.service"
+        "systemctl --no-reload enable --quiet sparkrack-switch-reader.timer; systemctl daemon-reload; "
+        "systemctl restart sparkrack-switch-reader.timer; systemctl start sparkrack-switch-reader.service; "
+        "rm -f /run/sparkrack/watch-switch-reader.pending"
     )
-    # The password before what reads it; of root, and for no other.
-    assert 'chown root:root "$new"; chmod 600 "$new"; ' in sent[1]
-    assert sent[1].endswith(f"{switch_reader.PASSWORDS}; sync {switch_reader.FOLDER}")
+    # Of root, and for no other.
+    assert 'chown root:root "$new"; chmod 600 "$new"; ' in sent[-2]
+    assert sent[-2].endswith(f"{switch_reader.PASSWORDS}; sync {switch_reader.FOLDER}")
 
 
 @pytest.mark.parametrize(
@@ -117,26 +116,13 @@ def test_a_fresh_server() -> None:
         ({"passwords": "644 root:root"}, [f"rewrite {switch_reader.PASSWORDS}"]),
         ({"passwords": "600 ops:ops"}, [f"rewrite {switch_reader.PASSWORDS}"]),
         ({"passwords": ""}, [f"write {switch_reader.PASSWORDS}"]),
-        ({"timer": "inactive enabled loaded no"}, ["start sparkrack-switch-reader.timer"]),
-        ({"timer": "active disabled loaded no"}, ["enable sparkrack-switch-reader.timer"]),
-        ({"timer": "active enabled loaded yes"}, ["restart sparkrack-switch-reader.timer"]),
-        ({"reload": "yes"}, ["restart sparkrack-switch-reader.timer"]),
         ({"permissions": "ops:ops"}, [f"{path}: owner and mode are put right" for path in switch_reader.FILES]),
     ],
 )
 def test_what_drifted_is_repaired(node: dict[str, str], wanted: list[str]) -> None:
     found = changeset(Node(read_rack(), **node).facts())
     assert messages(found)[: len(wanted)] == wanted
-    assert texts(found)[-1].endswith("systemctl start sparkrack-switch-reader.service")
-
-
-@pytest.mark.parametrize("path", switch_reader.FILES)
-@pytest.mark.parametrize("content", [b"# by hand\n", None])
-def test_a_file_that_was_changed_or_removed(path: str, content: bytes | None) -> None:
-    found = changeset(Node(read_rack()).facts({path: content}))
-    assert messages(found)[0] == f"{'create' if content is None else 'modify'} {path}"
-    restarted = "restart sparkrack-switch-reader.timer" in messages(found)
-    assert restarted == path.endswith((".service", ".timer"))
+    assert "systemctl start sparkrack-switch-reader.service" in texts(found)[-1]
 
 
 def test_the_password_is_never_shown() -> None:
@@ -156,7 +142,7 @@ def test_the_password_is_never_shown() -> None:
 def test_a_node_that_no_longer_reads(section: str, name: str) -> None:
     found = changeset(Node(read_rack(section), name).facts())
     assert messages(found) == ["stop and remove sparkrack-switch-reader.timer: this node reads no switch"]
-    (sent,) = texts(found)
+    _, sent = texts(found)
     for path in (*switch_reader.FILES, switch_reader.PASSWORDS, switch_reader.METRICS):
         assert path in sent
 

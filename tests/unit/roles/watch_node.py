@@ -80,7 +80,7 @@ for f in @ROOT@/dpkg/*; do
     if @GREP@ -qx unpacked "$f"; then
         echo installed > "$f"
         n=${f##*/}
-        if @GREP@ -qx disabled "@ROOT@/vendor/$n.service"; then printf enabled > "@ROOT@/vendor/$n.service"; fi
+        if @GREP@ -qx disabled "@ROOT@/vendor/$n.service"; then @SYSTEMCTL@ enable "$n.service"; fi
         @SYSTEMCTL@ start "$n.service" || :
     fi
 done
@@ -90,7 +90,7 @@ case "$*" in *install*) ;; *) exit 0 ;; esac
 for p in "$@"; do :; done
 @MKDIR@ -p @ROOT@/dpkg @ROOT@/vendor @ROOT@/etc/prometheus @ROOT@/var/lib/prometheus/node-exporter
 echo unpacked > "@ROOT@/dpkg/$p"
-[ -e "@ROOT@/vendor/$p.service" ] || echo disabled > "@ROOT@/vendor/$p.service"
+[ -e "@ROOT@/vendor/$p.service" ] || printf disabled > "@ROOT@/vendor/$p.service"
 @LEAVE@{_CONFIGURE}"""
 _DPKG = f"""\
 case "$*" in
