@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tarfile
 import time
 from collections.abc import Mapping
@@ -17,19 +18,34 @@ from click.testing import CliRunner, Result
 
 from sparkrack.cli.main import sparkrack
 from sparkrack.engine.subcommands import WITHIN
+from tests import generated
 from tests.serving.serve_modules import serve_hang
 from tests.unit.autopsy.nodes import BOOT, NEXT, Nodes, entry, sample
 from tests.unit.model import serving_racks
 from tests.unit.model.racks import SWITCH, changed
 
 PANIC = "Kernel panic - not syncing: sysrq triggered crash"
+COLLECTED = "tests/cases/autopsy/collected.md"
+
+
+def without_figures(report: Mapping[str, Any]) -> str:
+    """A report as text. The seconds that pass while a test runs, and skews of clocks, are not in it."""
+    lines = [f"{key}: {report[key]}" for key in ("verdict", "confidence", "alive", "boot", "last_source", "reason")]
+    for one in report["sources"]:
+        skew = "" if one["skew"] is None else "; its clock is known"
+        lines.append(f"{one['name']}: {one['state']}: {one['detail']}{skew}")
+    lines += [f"{kind}: {one}" for kind in ("signs", "against", "remarks", "units") for one in report[kind]]
+    lines += [f"timeline: {one['source']}: {one['text']}" for one in report["timeline"]]
+    return re.sub(r"\b\d+ s\b", "N s", "\n".join((*lines, "")))
 
 
 class Rack:
-    """A rack of two nodes. Its switch does not answer: the port is closed."""
+    """A rack of two nodes. Its switch does not answer: the port is closed. `test`: the name of the test, under which
+    tests/cases/autopsy/collected.md has each report without its figures.
+    """
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, test: str = "") -> None:
+        self.folder, self.test, self.reports = folder, re.sub(r"[^A-Za-z0-9_-]+", " ", test).strip(), 0
         (folder / "rack.yaml").write_text(changed(SWITCH, ("rack: two", "rack: two\nblackbox: {}")))
         self.nodes = Nodes(folder / "nodes", ("spark1", "spark2"))
         for name, value in self.nodes.environment.items():
@@ -45,6 +61,9 @@ class Rack:
         done = self.run("--json", *words)
         found: dict[str, Any] = json.loads(done.stdout)
         assert done.exit_code == {"planned": 0, "unknown": 1}.get(found["verdict"], 2), done.output
+        self.reports += 1
+        if self.test:
+            generated.check(COLLECTED, f"{self.test} {self.reports}", without_figures(found))
         return found
 
 
@@ -82,9 +101,9 @@ class RestartedSwitch(NoSwitch):
 
 
 @pytest.fixture
-def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Rack:
     (tmp_path / "nodes").mkdir()
-    return Rack(tmp_path, monkeypatch)
+    return Rack(tmp_path, monkeypatch, request.node.name)
 
 
 def states(report: Mapping[str, Any]) -> dict[str, str]:
