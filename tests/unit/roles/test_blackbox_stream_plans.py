@@ -192,12 +192,10 @@ NODES: dict[str, Node] = {
         live={f"{name} pending": "yes" for name in stream_facts.PENDING}
     ),
     "services that do not run": Node(
-        units={name: STOPPED for name in (journal_stream.UPLOAD, journal_stream.RECEIVE, *netconsole.UNITS)}
+        units=dict.fromkeys((journal_stream.UPLOAD, journal_stream.RECEIVE, *netconsole.UNITS), STOPPED)
     ),
     "services that failed": Node(
-        units={
-            name: "loaded failed enabled" for name in (journal_stream.UPLOAD, journal_stream.RECEIVE, *netconsole.UNITS)
-        }
+        units=dict.fromkeys((journal_stream.UPLOAD, journal_stream.RECEIVE, *netconsole.UNITS), "loaded failed enabled")
     ),
     "a kernel that does not send": Node(netconsole={"target": "absent"}),
     "a kernel that the operator disabled": Node(netconsole={"target": "0 10.77.0.11 10.77.0.12 1"}),
