@@ -23,6 +23,7 @@ from roles.blackbox import journal_stream, netconsole, stream_apply, stream_fact
 from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.stream_apply import NodeStreams
 from tests import generated
+from tests.unit.model import serving_racks
 from tests.unit.model.racks import SWITCH, changed
 
 CASES = "tests/cases/blackbox/streams.md"
@@ -279,3 +280,15 @@ def test_a_part_that_is_not_known_stops_the_first_operation(site: Site, name: st
     with pytest.raises((ValueError, UnknownError)) as caught:
         stream_apply.install_package.changeset(node.streams(site))
     assert str(caught.value) == why
+
+
+@pytest.mark.parametrize(("section", "takes_part"), [("remote: tls, server: n1", True), ("netconsole: plain", False)])
+def test_a_node_that_sends_and_receives_nothing_takes_part(tmp_path: Path, section: str, takes_part: bool) -> None:
+    path = tmp_path / "rack.yaml"
+    path.write_text(f"{serving_racks.machines(3)}blackbox: {{{section}}}\n")
+    rack = load(path)
+    for node in rack.nodes.values():
+        facts = stream_facts.StreamFacts(HostReading({}, {}), rack, node)
+        here = NodeStreams(facts, RackAuthority(tmp_path, "served"), had_authority=False)
+        assert (here.takes_part, here.encrypted) == (takes_part, takes_part)
+        assert here.senders == ({"n0": ["n1"], "n1": ["n0", "n2"]}.get(node.name, []) if takes_part else [])
