@@ -1,4 +1,4 @@
-"""The files that roles blackbox and watch write, as a whole, for racks with every key; programs and alerts are left out.
+"""The files that roles blackbox and watch write, as a whole, for racks with every key, without programs and alerts.
 
 tests/cases/blackbox/files.md and tests/cases/watch/files.md have them; UPDATE_DOCS=1 renews both. Of a file that was
 shown before only the lines that differ are shown.
