@@ -40,12 +40,12 @@ def without_figures(report: Mapping[str, Any]) -> str:
 
 
 class Rack:
-    """A rack of two nodes. Its switch does not answer: the port is closed. `test`: the name of the test, under which
-    tests/cases/autopsy/collected.md has each report without its figures.
-    """
+    """A rack of two nodes; its switch does not answer. `compared`: each report is compared as a whole."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, test: str = "") -> None:
-        self.folder, self.test, self.reports = folder, re.sub(r"[^A-Za-z0-9_-]+", " ", test).strip(), 0
+    compared = True
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
         (folder / "rack.yaml").write_text(changed(SWITCH, ("rack: two", "rack: two\nblackbox: {}")))
         self.nodes = Nodes(folder / "nodes", ("spark1", "spark2"))
         for name, value in self.nodes.environment.items():
@@ -61,9 +61,8 @@ class Rack:
         done = self.run("--json", *words)
         found: dict[str, Any] = json.loads(done.stdout)
         assert done.exit_code == {"planned": 0, "unknown": 1}.get(found["verdict"], 2), done.output
-        self.reports += 1
-        if self.test:
-            generated.check(COLLECTED, f"{self.test} {self.reports}", without_figures(found))
+        if self.compared:
+            generated.check_in_test(COLLECTED, without_figures(found))
         return found
 
 
@@ -101,9 +100,9 @@ class RestartedSwitch(NoSwitch):
 
 
 @pytest.fixture
-def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Rack:
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     (tmp_path / "nodes").mkdir()
-    return Rack(tmp_path, monkeypatch, request.node.name)
+    return Rack(tmp_path, monkeypatch)
 
 
 def states(report: Mapping[str, Any]) -> dict[str, str]:

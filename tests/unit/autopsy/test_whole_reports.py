@@ -12,6 +12,7 @@ from sparkrack.autopsy import questions
 from sparkrack.autopsy.evidence import Evidence, EvidenceSource, LegNow, SourceState
 from sparkrack.autopsy.render import lines
 from sparkrack.autopsy.report import report_of
+from sparkrack.autopsy.verdict import Cause
 from tests import generated
 from tests.unit.autopsy.ends import (
     COLD,
@@ -168,6 +169,32 @@ LIMITS: dict[str, tuple[Evidence, ...]] = {
     "another node whose link goes down 3 and 3.1 s beside the end": tuple(
         replace(dead(samples=samples()), other_downs={"spark4": END + at}) for at in (3, 3.1, -3, -3.1)
     ),
+    "a panic, and then a program, audit, systemd and a word of the kernel's log": tuple(
+        back(lines=(line(-20, PANIC, source="remote journal"), line(0, "x", program, "remote journal")))
+        for program in ("vllm", "audit", "systemd", "/dev/kmsg, as vllm", "kernel")
+    ),
+    "a panic and a shutdown at an unknown time": tuple(
+        back(lines=(replace(one, time=None),)) for one in (line(0, PANIC), SHUT_DOWN)
+    ),
+    "a node that answers, with signs of life": (back(life=LIFE), back(life=LIFE, records=(PANIC,))),
+    "a node that does not answer, with two signs of life": (dead(life=(*LIFE, "it sends frames")),),
+    "systemd that stopped, in the kernel's log": (
+        back(lines=(line(0, FROZEN, "/dev/kmsg, as systemd"),)),
+        back(lines=(line(0, FROZEN, "vllm"),)),
+    ),
+    "pressure that begins 300 and 299.5 s before the last sample": tuple(
+        back(
+            samples=(
+                *samples(-300, 60, full=34.0),
+                *samples(seconds=300, full=0.0)[1 : 1 + calm],
+                *samples(seconds=300, full=34.0)[1 + calm :],
+            )
+        )
+        for calm in (59, 60, 61)
+    ),
+    "a margin of 1 K 120 and 119.5 s before the last sample": tuple(
+        dead(samples=(*samples(-at, 0, margin=1.0), *samples(seconds=60))) for at in (120, 119.5)
+    ),
     "a panic without and with words, alone and as the end of a record": tuple(
         back(records=(text,))
         for text in (
@@ -211,6 +238,9 @@ def test_each_limit_of_the_verdict_is_where_it_is(rack: Rack) -> None:
             found += [
                 f"  {text}" for text in whole if text.startswith(("hint", "proof", "against", "remark", "spark3"))
             ]
+            codes = {Cause.PLANNED: 0, Cause.UNKNOWN: 1}
+            report = report_of(rack, evidence)
+            assert report.code == codes.get(report.verdict, 2)
     generated.check(CASES, "limits", "\n".join((*found, "")))
 
 
