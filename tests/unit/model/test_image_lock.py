@@ -143,10 +143,11 @@ def test_a_file_system_without_locks_is_written_all_the_same(
 
 def test_a_fifo_is_not_a_lock_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rack.lock.json")
-    with pytest.raises(
-        ConfigError, match="cannot be read: is a FIFO, not a regular file; take the file from version control"
-    ):
+    with pytest.raises(ConfigError) as error:
         image_lock.read(tmp_path / "rack.lock.json")
+    assert str(error.value) == (
+        f"{tmp_path / 'rack.lock.json'}: cannot be read: is a FIFO, not a regular file; {RIGHT}"
+    )
 
 
 def test_one_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,34 +172,84 @@ def test_what_is_no_longer_declared_is_dropped(tmp_path: Path) -> None:
     assert image_lock.read(path) == {"x:1": Pin(A, B), "y:1": Pin(B, B)}
 
 
+NOT_A_LOCK_FILE = ": is not a lock file of sparkrack: it holds the mappings images, models and units"
+NOT_AN_IMAGE = ": images.x:1: is not a mapping of digest and id"
+RIGHT = "take the file from version control, or remove it: a run resolves each image and each model again"
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", ":1: is not JSON: Expecting value; "),
-        ('{\n"images": {},\n}', ":3: is not JSON: "),
-        ("[]", ": is not a lock file of sparkrack"),
-        ("{}", ": is not a lock file of sparkrack"),
-        ('{"images": []}', ": is not a lock file of sparkrack"),
-        ('{"images": {}, "more": 1}', ": is not a lock file of sparkrack"),
-        ('{"images": {"x:1": null}}', ": images.x:1: is not a mapping of digest and id"),
-        (entry(id=A), ": images.x:1: is not a mapping"),
-        (entry(id=None, digest=None), ": images.x:1.id: None is not sha256:"),
-        (entry(id=A, digest="latest"), ": images.x:1.digest: latest is not sha256:"),
-        (entry(id=A + "0", digest=None), ": images.x:1.id: sha256:aaa"),
-        ('{"images": {"x\\n": {"id": 1, "digest": null}}}', ": images.x\\n.id: 1 is not"),
-        ('{"images": {"x:1": 1, "x:1": 2}}', ": cannot be understood: x:1 is there twice; "),
-        ("[" * 100_000, ": cannot be understood: "),
-        (b"\xff", ": is not UTF-8 text; "),
+        ("", ":1: is not JSON: Expecting value"),
+        ('{\n"images": {}\n"models"', ":3: is not JSON: Expecting ',' delimiter"),
+        ("[]", NOT_A_LOCK_FILE),
+        ("{}", NOT_A_LOCK_FILE),
+        ('{"images": []}', NOT_A_LOCK_FILE),
+        ('{"images": {}, "models": []}', NOT_A_LOCK_FILE),
+        ('{"images": {}, "more": 1}', NOT_A_LOCK_FILE),
+        ('{"images": {}, "more": {}}', NOT_A_LOCK_FILE),
+        ('{"images": {"x:1": null}}', NOT_AN_IMAGE),
+        (entry(id=A), NOT_AN_IMAGE),
+        (entry(id=A, digest=A, more=A), NOT_AN_IMAGE),
+        (entry(id=None, digest=None), ": images.x:1.id: None is not sha256: and 64 digits"),
+        (entry(id=A, digest="latest"), ": images.x:1.digest: latest is not sha256: and 64 digits"),
+        (entry(id=A + "0", digest=None), f": images.x:1.id: {A[:57]}... is not sha256: and 64 digits"),
+        (
+            json.dumps({"images": {"x" * 61: {"id": A, "digest": "y" * 61}}}),
+            f": images.{'x' * 57}....digest: {'y' * 57}... is not sha256: and 64 digits",
+        ),
+        ('{"images": {"x\\n": {"id": 1, "digest": null}}}', ": images.x\\n.id: 1 is not sha256: and 64 digits"),
+        ('{"images": {"x:1": 1, "x:1": 2}}', ": cannot be understood: x:1 is there twice"),
+        (b"\xff", ": is not UTF-8 text"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, text: str | bytes, what: str) -> None:
-    line = reported(tmp_path / "rack.lock.json", text)
-    assert line.startswith(what)
-    assert "a run resolves each image and each model again" in line
+    assert reported(tmp_path / "rack.lock.json", text) == f"{what}; {RIGHT}"
+
+
+def test_a_file_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:
+    line = reported(tmp_path / "rack.lock.json", "[" * 100_000)
+    assert line.startswith(": cannot be understood: ")
+    assert line.endswith(f"; {RIGHT}")
+
+
+@pytest.mark.parametrize("sections", [("images", "models", "units"), ("models",), ("units",)])
+def test_a_file_may_have_any_of_the_sections(tmp_path: Path, sections: tuple[str, ...]) -> None:
+    path = tmp_path / "rack.lock.json"
+    path.write_text(json.dumps({name: {} for name in sections}))
+    assert image_lock.read(path) == {}
+
+
+def test_the_file_is_written_byte_for_byte_so(tmp_path: Path) -> None:
+    path = tmp_path / "rack.lock.json"
+    lock_file.write_section(path, "units", {"two": {"a": 1}, "one": {}})
+    lock_file.write_section(path, "models", {})
+    assert path.read_text() == (
+        '{\n  "images": {},\n  "units": {\n    "one": {},\n    "two": {\n      "a": 1\n    }\n  }\n}\n'
+    )
+
+
+def test_the_ids_of_a_broken_file_are_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "rack.lock.json"
+    image_lock.write(path, {"x:1": Pin(None, A)})
+    assert image_lock.known_ids(path) == {"x:1": A}
+    path.write_text("broken")
+    assert image_lock.known_ids(path) == {}
+
+
+def test_another_error_of_the_lock_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(OSError, match="Input/output error"):
+        image_lock.record(tmp_path / "rack.lock.json", ["x:1"], {"x:1": Pin(A, B)})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_that_cannot_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "rack.lock.json"
     folder.mkdir()
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError) as error:
         image_lock.read(folder)
+    assert str(error.value) == f"{folder}: cannot be read: Is a directory; make it readable"

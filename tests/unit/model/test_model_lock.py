@@ -105,34 +105,99 @@ def test_a_path_has_at_most_1024_bytes_and_each_part_200() -> None:
     assert model_lock.path_fault(f"{'ü' * 100}y") == "is too long"
 
 
+NOT_A_LOCK_FILE = "is not a lock file of sparkrack: it holds the mappings images, models and units"
+NOT_A_MODEL = "models.m: is not a mapping of source, revision, files and configurations"
+NOT_BOTH = "models.m: has not both source and revision as text"
+NOT_FILES = "models.m.files: is not a mapping of paths to size and sha256"
+NOT_TEXTS = "models.m.configurations: is not a mapping of names to text"
+RIGHT = "take the file from version control, or remove it: a run resolves each image and each model again"
+WHOLE = {"size": 1, "sha256": A}
+LARGEST = 1 << 50
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", ":1: is not JSON"),
-        ("{}", ": is not a lock file of sparkrack"),
-        ('{"models": []}', ": is not a lock file of sparkrack"),
-        ('{"models": {"m": 1}}', ": models.m: is not a mapping of source"),
-        (entry(more=1), ": models.m: is not a mapping of source"),
-        (entry(source="a/b"), ": models.m: has not both source and revision"),
-        (entry(source=1, revision=COMMIT), ": models.m: has not both source and revision"),
-        (entry(source="a/b", revision="main"), ": models.m.revision: main is not a commit"),
-        (entry(files={}), ": models.m.files: it names no file"),
-        (entry(files=[]), ": models.m.files: is not a mapping of paths"),
-        (entry(files={"x": {"size": 1}}), ": models.m.files: is not a mapping of paths"),
-        (entry(files={"x": {"size": -1, "sha256": A}}), ": models.m.files: x: -1 is not a size"),
-        (entry(files={"x": {"size": True, "sha256": A}}), ": models.m.files: x: True is not a size"),
-        (entry(files={"x": {"size": 1.5, "sha256": A}}), ": models.m.files: x: 1.5 is not a size"),
-        (entry(files={"x": {"size": 1, "sha256": A[1:]}}), ": models.m.files: x: aaa"),
+        ("", ":1: is not JSON: Expecting value"),
+        ("{}", f": {NOT_A_LOCK_FILE}"),
+        ('{"models": []}', f": {NOT_A_LOCK_FILE}"),
+        ('{"models": {"m": 1}}', f": {NOT_A_MODEL}"),
+        ('{"models": {"' + "m" * 61 + '": 1}}', f": models.{'m' * 57}...{NOT_A_MODEL[8:]}"),
+        (entry(more=1), f": {NOT_A_MODEL}"),
+        (json.dumps({"models": {"m": {"source": None, "revision": None, "files": {"x": WHOLE}}}}), f": {NOT_A_MODEL}"),
+        (entry(source="a/b"), f": {NOT_BOTH}"),
+        (entry(revision=COMMIT), f": {NOT_BOTH}"),
+        (entry(source=1, revision=COMMIT), f": {NOT_BOTH}"),
+        (entry(requested=1), f": {NOT_BOTH}"),
+        (entry(source="a/b", revision="main"), ": models.m.revision: main is not a commit of 40 digits"),
+        (entry(source="a/b", revision=1), ": models.m.revision: 1 is not a commit of 40 digits"),
         (
-            entry(files={p: {"size": 1, "sha256": A} for p in ("a", "a/b")}),
-            ": models.m.files: a is a file and a folder",
+            entry(source="a/b", revision=f"{COMMIT}0"),
+            f": models.m.revision: {COMMIT}0 is not a commit of 40 digits",
         ),
-        (entry(configurations={"config.json": {}}), ": models.m.configurations: is not a mapping"),
-        (entry(configurations=None), ": models.m.configurations: is not a mapping"),
+        (entry(files={}), ": models.m.files: it names no file"),
+        (entry(files=[]), f": {NOT_FILES}"),
+        (entry(files={"x": 1}), f": {NOT_FILES}"),
+        (entry(files={"x": {"size": 1}}), f": {NOT_FILES}"),
+        (entry(files={"x": {**WHOLE, "more": 1}}), f": {NOT_FILES}"),
+        (entry(files={"x": WHOLE, "y": {"size": 1}}), f": {NOT_FILES}"),
+        (entry(files={"x": {**WHOLE, "size": -1}}), ": models.m.files: x: -1 is not a size in bytes"),
+        (entry(files={"x": {**WHOLE, "size": True}}), ": models.m.files: x: True is not a size in bytes"),
+        (entry(files={"x": {**WHOLE, "size": 1.5}}), ": models.m.files: x: 1.5 is not a size in bytes"),
+        (
+            entry(files={"x": {**WHOLE, "size": LARGEST + 1}}),
+            f": models.m.files: x: {LARGEST + 1} is not a size in bytes",
+        ),
+        (
+            entry(files={"x": {**WHOLE, "sha256": A[1:]}}),
+            f": models.m.files: x: {'a' * 57}... is not a sha256 of 64 digits",
+        ),
+        (entry(files={"x": {**WHOLE, "sha256": 1}}), ": models.m.files: x: 1 is not a sha256 of 64 digits"),
+        (entry(files={"a": WHOLE, "a/b": WHOLE}), ": models.m.files: a is a file and a folder"),
+        (entry(files={"c/a/b": WHOLE, "c/a": WHOLE}), ": models.m.files: c/a is a file and a folder"),
+        (entry(files={"": WHOLE}), ': models.m.files: "" is not a path'),
+        (entry(files={"a//b": WHOLE}), ": models.m.files: a//b is not a plain path within the folder of the model"),
+        (entry(files={"/a": WHOLE}), ": models.m.files: /a is not a plain path within the folder of the model"),
+        (
+            entry(files={"a\\b": WHOLE}),
+            ": models.m.files: a\\b has a backslash or a character that does not print",
+        ),
+        (
+            entry(files={".sparkrack/x": WHOLE}),
+            ": models.m.files: .sparkrack/x is in .sparkrack, which belongs to this program",
+        ),
+        (entry(configurations={"config.json": {}}), f": {NOT_TEXTS}"),
+        (entry(configurations=None), f": {NOT_TEXTS}"),
     ],
 )
 def test_what_is_refused(path: Path, text: str, what: str) -> None:
-    assert reported(path, text).startswith(what)
+    assert reported(path, text) == f"{what}; {RIGHT}"
+
+
+@pytest.mark.parametrize("size", [0, LARGEST])
+def test_a_size_of_no_bytes_and_the_largest_are_read(path: Path, size: int) -> None:
+    path.write_text(entry(files={"x": {**WHOLE, "size": size}, ".sparkrackx/y": {**WHOLE, "size": 2}}))
+    assert model_lock.read(path)["m"].size == size + 2
+
+
+def test_a_file_that_is_listed_twice_is_refused() -> None:
+    twice = [ModelFile("x", 1, A), ModelFile("y", 1, A), ModelFile("x", 1, A)]
+    assert model_lock.files_fault(twice) == "x is there twice"
+    assert model_lock.files_fault(twice[:2]) is None
+    assert model_lock.path_fault(1) == "is not a path"
+
+
+def test_the_file_has_its_keys_and_names_in_order(path: Path) -> None:
+    model_lock.write(path, {"qwen": HUB, "local": LOCAL})
+    models = json.loads(path.read_text())["models"]
+    assert list(models) == ["local", "qwen"]
+    assert models["qwen"] == {
+        "source": "Qwen/Qwen3",
+        "requested": "main",
+        "revision": COMMIT,
+        "files": {"config.json": {"size": 2, "sha256": A}, "sub/x-1.bin": {"size": 7, "sha256": B}},
+        "configurations": {"config.json": "{}"},
+    }
 
 
 def test_images_are_read_beside_a_broken_model_and_keep_it(path: Path) -> None:

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from core.model import ConfigError, SecretError, SecretRef
+from core.model import ConfigError, Rack, SecretError, SecretRef, load
+from core.model.declared_secrets import (
+    DeclaredSecret,
+    declared_secrets,
+    missing_file,
+    position,
+    secret_position,
+    secret_problems,
+    secret_value,
+)
 from tests.unit.model.racks import KEPT, SWITCH, changed, faults, loaded
 
 VALUE = "hunter2-correct-horse"
@@ -197,3 +206,166 @@ def test_only_one_reference_holds() -> None:
     with pytest.raises(ValidationError) as caught:
         SecretRef.model_validate({"env": "A", "file": VALUE})
     assert VALUE not in str(caught.value)
+
+
+EVERYWHERE = changed(
+    KEPT.replace("{env: CRS812_PASSWORD}", "{file: secrets/switch}").replace("{env: READER}", "{file: secrets/reader}"),
+    (
+        "\nfabric:\n",
+        """
+models:
+  glm: {source: owner/GLM, token: {file: secrets/hub}}
+  free: {source: owner/Free}
+watch:
+  notify: {webhook: {file: secrets/hook}, heartbeat: {file: "secrets/the url"}}
+fabric:
+""",
+    ),
+)
+"""A rack with a secret in most places that may hold one."""
+MISSING = {
+    "switches.crs812.password": ("15", "secrets/switch", "bootstrap creates it"),
+    "switches.crs812.reader.password": (
+        "27",
+        "secrets/reader",
+        "create it: (umask 077; openssl rand -hex 24 > {file})",
+    ),
+    "models.glm.token": (
+        "38",
+        "secrets/hub",
+        "put the token of the hub there: (umask 077; cat > {file})",
+    ),
+    "watch.notify.webhook": (
+        "41",
+        "secrets/hook",
+        "put the URL or the password there: (umask 077; cat > {file})",
+    ),
+    "watch.notify.heartbeat": (
+        "41",
+        "secrets/the url",
+        "put the URL or the password there: (umask 077; cat > '{file}')",
+    ),
+}
+"""Place -> line, file, and what is to be done when the file is missing."""
+
+
+@pytest.fixture
+def everywhere(tmp_path: Path) -> Rack:
+    (tmp_path / "rack.yaml").write_text(EVERYWHERE)
+    return load(tmp_path / "rack.yaml")
+
+
+def test_each_reference_of_a_rack_has_its_place_and_a_switch_s_password_is_made_by_bootstrap(everywhere: Rack) -> None:
+    folder = everywhere.source.parent
+    assert [(".".join(map(str, one.path)), str(one.ref), one.created) for one in declared_secrets(everywhere)] == [
+        ("switches.crs812.password", f"file {folder}/secrets/switch", True),
+        ("switches.crs812.reader.password", f"file {folder}/secrets/reader", False),
+        ("switches.crs812.snmp.authentication", "environment variable SNMP_A", False),
+        ("switches.crs812.snmp.encryption", "environment variable SNMP_E", False),
+        ("models.glm.token", f"file {folder}/secrets/hub", False),
+        ("watch.notify.webhook", f"file {folder}/secrets/hook", False),
+        ("watch.notify.heartbeat", f"file {folder}/secrets/the url", False),
+    ]
+
+
+def test_a_reference_within_the_entries_of_a_section_is_found(tmp_path: Path) -> None:
+    (tmp_path / "rack.yaml").write_text(
+        changed(
+            KEPT,
+            (
+                "\nfabric:\n",
+                (
+                    "\nserving:\n  units: {}\n  gateway: {node: spark1, keys: {bob: {env: BOB}}, certificate: "
+                    "{chain: gateway.pem, key: {file: gateway.key}}}\nfabric:\n"
+                ),
+            ),
+        )
+    )
+    found = [(one.path, one.created) for one in declared_secrets(load(tmp_path / "rack.yaml"))]
+    assert found[4:] == [
+        (("serving", "gateway", "certificate", "key"), False),
+        (("serving", "gateway", "keys", "bob"), False),
+    ]
+
+
+@pytest.mark.parametrize("place", MISSING)
+def test_of_a_missing_file_its_place_and_the_command_that_makes_it_are_reported(everywhere: Rack, place: str) -> None:
+    line, file, fix = MISSING[place]
+    secret = next(one for one in declared_secrets(everywhere) if ".".join(map(str, one.path)) == place)
+    path = everywhere.source.parent / file
+    assert secret.missing
+    why = f"file {path} does not exist; {fix.format(file=path)}"
+    assert missing_file(secret) == why
+    where = f"{everywhere.source}:{line}: {place}"
+    assert secret_position(everywhere, secret.ref) == where
+    assert list(secret_problems(everywhere, [secret.ref, secret.ref])) == [f"{where}: {why}"]
+    with pytest.raises(ValueError, match="does not exist") as caught:
+        secret_value(everywhere, secret.ref)
+    assert str(caught.value) == f"{where}: {why}"
+    path.parent.mkdir()
+    private(path, VALUE.encode(), 0o640)
+    assert not secret.missing
+    assert list(secret_problems(everywhere, [secret.ref])) == [
+        f"{where}: file {path} is open to others; run chmod 600 on it"
+    ]
+    path.chmod(0o600)
+    assert list(secret_problems(everywhere, [secret.ref])) == []
+    assert secret_value(everywhere, secret.ref) == VALUE
+
+
+@pytest.mark.parametrize(
+    ("path", "fix"),
+    [
+        (("serving", "gateway", "certificate", "key"), "put the private key of the certificate there: (umask 077; cat"),
+        (("serving", "units", "qwen", "key"), "create it: (umask 077; openssl rand -hex 24"),
+    ],
+)
+def test_what_the_file_of_a_key_needs(tmp_path: Path, path: tuple[str, ...], fix: str) -> None:
+    ref = SecretRef(file=tmp_path / "key")
+    assert missing_file(DeclaredSecret(path, ref)) == f"file {tmp_path}/key does not exist; {fix} > {tmp_path}/key)"
+
+
+def test_a_reference_that_the_rack_does_not_have_is_reported_without_a_place(everywhere: Rack) -> None:
+    ref = SecretRef(env="SPARKRACK_OF_NOBODY")
+    why = "environment variable SPARKRACK_OF_NOBODY is not set; export it before the run"
+    assert list(secret_problems(everywhere, [ref])) == [why]
+    assert secret_position(everywhere, ref) == "environment variable SPARKRACK_OF_NOBODY"
+    with pytest.raises(ValueError, match="is not set") as caught:
+        secret_value(everywhere, ref)
+    assert str(caught.value) == why
+    assert not DeclaredSecret(("x",), ref).missing
+
+
+def test_a_place_in_a_file_that_cannot_be_read_has_no_line(tmp_path: Path) -> None:
+    path = ("switches", "crs812", "password")
+    file = tmp_path / "rack\n.yaml"
+    assert position(file, path) == f"{tmp_path}/rack\\n.yaml: switches.crs812.password"
+    file.write_text("a: 1\nswitches:\n  crs812:\n    password: {env: X}\n")
+    assert position(file, path) == f"{tmp_path}/rack\\n.yaml:4: switches.crs812.password"
+    file.write_bytes(b"\xff")
+    assert position(file, path) == f"{tmp_path}/rack\\n.yaml: switches.crs812.password"
+
+
+@pytest.mark.parametrize("size", [65536, 65537])
+def test_a_secret_has_at_most_65536_bytes(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = private(tmp_path / "password", b"x" * size)
+    monkeypatch.setenv("LONG", "x" * size)
+    ways: list[dict[str, object]] = [{"file": path}, {"env": "LONG"}, {"command": ["cat", path]}]
+    for reference in ways:
+        if size == 65536:
+            assert len(fetched(**reference).get_secret_value()) == size
+        else:
+            assert refused(**reference).endswith(" gives more than 65536 bytes; that is not a password")
+
+
+def test_a_reference_is_named_by_its_kind_and_shown_so_in_host_data() -> None:
+    for reference, shown in (
+        ({"env": "A"}, "environment variable A"),
+        ({"file": "/a"}, "file /a"),
+        ({"command": ["pass", "x"]}, "command pass"),
+    ):
+        ref = SecretRef.model_validate(reference)
+        assert (str(ref), ref.to_json()) == (shown, shown)
+        assert SecretRef.model_validate(ref) is ref
+    with pytest.raises(ValidationError):
+        ref.env = "B"  # type: ignore[misc]

@@ -189,3 +189,15 @@ def test_the_pins_of_the_other_racks(tmp_path: Path, text: str) -> None:
     changed_lines = [(a, b) for a, b in zip(text.split("\n"), path.read_text().split("\n"), strict=True) if a != b]
     assert len(changed_lines) == 1
     assert NEW in changed_lines[0][1]
+
+
+def test_an_error_of_the_disk_is_reported_and_nothing_is_left(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync = os.fsync
+
+    def full(handle: int) -> None:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(28, "No space left on device")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert refused(file) == ": cannot be read or written: No space left on device; check the file and its folder"

@@ -216,3 +216,11 @@ def test_the_stand_in_folder_is_really_used() -> None:
     text = apt.install("plain").get_raw_value() + apt.INTERRUPTED
     for top in ("/var/", "/run/", "/proc/"):
         assert top not in rooted(text, Path("/R")).replace("/R" + top, "")
+
+
+@pytest.mark.parametrize("word", ["", "a b", "vim=1", "vim;reboot", "-vim"])
+def test_what_is_not_the_name_of_a_package_is_not_put_on_hold(word: str) -> None:
+    with pytest.raises(ValueError, match=r"^no package: ") as caught:
+        apt.hold("docker-ce", word)
+    assert str(caught.value) == f"no package: {word!r}"
+    assert apt.hold("docker-ce", "vim").get_raw_value().endswith("\napt-mark hold docker-ce vim > /dev/null")

@@ -164,3 +164,14 @@ def test_a_reader_sees_the_old_or_the_new_file_only(node: Path) -> None:
     sums = {subprocess.run(["cksum"], input=side, capture_output=True).stdout.decode() for side in (old, new)}
     assert {f"{line}\n" for line in output.splitlines()} <= sums
     assert int(count) > 0
+
+
+def test_files_of_others_are_moved_to_names_of_their_whole_paths(node: Path) -> None:
+    for name in ("a b", "etc"):
+        (node / "etc" / name).write_text(name)
+    done = run(remote_files.move_aside(["/etc/a b", "/etc/etc"]), node)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    backups = node / "var/backups/sparkrack"
+    assert {path.name: path.read_text() for path in backups.iterdir()} == {"etc-a b": "a b", "etc-etc": "etc"}
+    assert backups.stat().st_mode & 0o777 == 0o700
+    assert listed(node / "etc") == []
