@@ -153,7 +153,7 @@ def _unprovable(
 
 def _copies(unit: ServedUnit, ranks: int, value: object, args: Mapping[str, object]) -> tuple[str, str] | None:
     """SGLang's copies of the attention share the GPUs of the tensor slices; all other copies need their own."""
-    if not isinstance(value, int) or value < 2 or (unit.kind == "sglang" and args.get("enable-dp-attention") is True):
+    if not isinstance(value, int) or value < 2 or (unit.family == "sglang" and args.get("enable-dp-attention") is True):
         return None
     what = f"{value} copies of a model that is split over {counted(ranks, 'node')} need {value * ranks} GPUs"
     return what, "remove it; a further unit serves a further copy"

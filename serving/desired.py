@@ -282,7 +282,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
     found = {
         "name": unit.name,
         "model": served_name(unit),
-        "engine": unit.kind,
+        "engine": unit.family,
         "ranks": [{"node": name, "address": str(addresses[name])} for name in locked.nodes],
         "head": {"address": str(addresses[locked.nodes[0]]), "port": coordinator_port(rack, unit)},
         "api": api,
@@ -389,7 +389,7 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
     if not key or not plain(key):
         raise ValueError(f"{place}: {KEY_FAULT}")
     # SGLang reads the key from a file of more options, docker gives it to vLLM as a variable.
-    text = f"api-key: {json.dumps(key)}\n" if unit.kind == "sglang" else f"VLLM_API_KEY={key}\n"
+    text = f"api-key: {json.dumps(key)}\n" if unit.family == "sglang" else f"VLLM_API_KEY={key}\n"
     found += [
         PrivateFile(path(unit, "key"), SecretBytes(text.encode())),
         PrivateFile(path(unit, "token"), SecretBytes(f"{key}\n".encode())),

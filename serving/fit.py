@@ -160,7 +160,7 @@ def conditions_of(unit: ServedUnit, record: ModelRecord, image: str) -> Conditio
         kv_cache_dtype=str(unit.args.get("kv-cache-dtype", "")),
         expert=unit.parallel.expert,
         speculative=json.dumps(drafts, sort_keys=True) if drafts else "",
-        batch=str(unit.args.get("max-num-batched-tokens" if unit.kind == "vllm" else "chunked-prefill-size", "")),
+        batch=str(unit.args.get("max-num-batched-tokens" if unit.family == "vllm" else "chunked-prefill-size", "")),
         context=unit.context,
         sequences=unit.sequences,
     )
@@ -238,7 +238,7 @@ def _windows(unit: ServedUnit) -> tuple[int, float]:
     vLLM: a batch, since 0.28 two of them (vllm-project/vllm#54703); 8,192 tokens on a GPU of 70 GiB or more (its
     EngineArgs). SGLang: a pool of 0.8 of the tokens of the other layers (--swa-full-tokens-ratio).
     """
-    if unit.kind == "sglang":
+    if unit.family == "sglang":
         if unit.args.get("disable-hybrid-swa-memory") is True:
             return 0, 1.0
         ratio = unit.args.get("swa-full-tokens-ratio", 0.8)
@@ -253,7 +253,7 @@ def _windows(unit: ServedUnit) -> tuple[int, float]:
 def host_memory_of(unit: ServedUnit, ranks: int) -> HostMemory:
     """Return what the options of a unit take of the host's memory on each node."""
     args = {name: plain_argument(value) for name, value in unit.args.items()}
-    return host_memory(unit.kind, args, unit.env, ranks)
+    return host_memory(unit.family, args, unit.env, ranks)
 
 
 def _is_before(version: str, release: str) -> bool:
@@ -268,10 +268,10 @@ def _unknown_options(unit: ServedUnit, shape: ModelShape) -> dict[str, str]:
     found: dict[str, str] = {}
     if kv_format(unit) is None:
         found["cache"] = f"how large keys and values in {unit.args['kv-cache-dtype']} are is not known here"
-    if unit.kind == "vllm" and shape.full_head_dim and _is_before(unit.version, "0.21.0"):
+    if unit.family == "vllm" and shape.full_head_dim and _is_before(unit.version, "0.21.0"):
         # vllm-project/vllm#43308: 55,000 tokens in 50 GB before, 525,000 since.
         found["cache"] = "before vLLM 0.21.0 layers with a window keep more than their window in this model"
-    if shape.token_bytes and (unit.kind == "sglang" or not _is_before(unit.version, "0.26.0")):
+    if shape.token_bytes and (unit.family == "sglang" or not _is_before(unit.version, "0.26.0")):
         # vllm-project/vllm#51041, #54703: a reserve that depends on the batch, 7.5 to 55 KB a token.
         found["cache"] = "its compressed attention is known with vLLM before 0.26.0 only"
     if _has_draft_model(unit):

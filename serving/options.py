@@ -234,7 +234,7 @@ class ServedUnit(Section):
         return self
 
     @property
-    def kind(self) -> Engine:
+    def family(self) -> Engine:
         """The engine by whose options the unit is judged."""
         return "sglang" if self.engine == "sglang" else "vllm"
 

@@ -122,7 +122,7 @@ def _unit(
     yield from _environment(unit)
     yield from _secret_arguments(unit)
     yield from _tools(unit)
-    if unit.kv and unit.kind == "sglang":
+    if unit.kv and unit.family == "sglang":
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
     record = partial.records.get(unit.model)
@@ -173,7 +173,7 @@ def _split(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
 def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
     args = {key: plain_argument(value) for key, value in unit.args.items()}
     try:
-        render(unit.kind, unit.version, args)
+        render(unit.family, unit.version, args)
     except EngineArgumentsError as refused:
         for problem in refused.problems:
             key = problem.option.removeprefix("--")
@@ -201,13 +201,13 @@ def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
     """Tool calls need a parser, and vLLM besides that they are turned on; it ends at its start with half of that."""
     parser = unit.args.get("tool-call-parser")
     automatic = unit.args.get("enable-auto-tool-choice") is True
-    if unit.kind == "vllm" and automatic and not parser:
+    if unit.family == "vllm" and automatic and not parser:
         yield RuleViolation(
             ("args", "enable-auto-tool-choice"),
             "vLLM ends at its start without tool-call-parser",
             "add tool-call-parser, the one of this model, to args",
         )
-    elif unit.kind == "vllm" and parser and not automatic:
+    elif unit.family == "vllm" and parser and not automatic:
         yield RuleViolation(
             ("args", "tool-call-parser"),
             "vLLM gives tool calls as text without enable-auto-tool-choice",
@@ -220,7 +220,7 @@ def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
     elif unit.probe.tool and not parser:
         yield RuleViolation(
             ("probe", "tool"),
-            f"{TITLES[unit.kind]} gives tool calls as text without tool-call-parser",
+            f"{TITLES[unit.family]} gives tool calls as text without tool-call-parser",
             "add tool-call-parser, the one of this model, to args",
         )
 
@@ -228,7 +228,7 @@ def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
 def judged_by(unit: ServedUnit) -> str:
     """Return the release whose options a unit is judged by, where it is not the declared version; else nothing."""
     try:
-        release = table(unit.kind).judging(unit.version)
+        release = table(unit.family).judging(unit.version)
     except ValueError:
         return ""
     return release if release and release != unit.version else ""
@@ -361,7 +361,7 @@ def _next_token(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation
     """SGLang's multi-token prediction keeps state that the radix cache of a Mamba model overwrites (reported)."""
     algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
     if (
-        unit.kind == "sglang"
+        unit.family == "sglang"
         and algorithm == "NEXTN"
         and model_type(record) == "nemotron_h"
         and unit.args.get("disable-radix-cache") is not True
@@ -514,13 +514,13 @@ def _unknowns(
 
 def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
     if release := judged_by(unit):
-        what = f"{TITLES[unit.kind]} {unit.version} is not in the table of options, {release} judges args"
+        what = f"{TITLES[unit.family]} {unit.version} is not in the table of options, {release} judges args"
         yield RuleViolation(("version",), what, "what the image takes can differ")
     if unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1 and _has_no_ray(unit.image):
         what = f"{truncate(unit.image)} has no Ray, by which vllm-ray joins nodes: the gate will refuse each start"
         yield RuleViolation(("image",), what, "write engine: vllm, which needs none, or an image that has it")
     yield from _way_in(unit, gateways)
-    if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
+    if unit.family == "vllm" and unit.cache is None and _compiles_all(unit):
         yield RuleViolation(
             ("args", "compilation-config"),
             "compiles all custom operations at each start, when the weights leave little memory for it",
@@ -544,7 +544,7 @@ def _way_in(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
         # Measured with vLLM 0.32.0; only /v1 asks for the key there.
         beside = (
             "/invocations, /tokenize and more answer without the key"
-            if unit.kind == "vllm"
+            if unit.family == "vllm"
             else "the key is its only guard"
         )
         what = f"{direct} reaches each path and port of the unit on its head, past the gateway: {beside}"

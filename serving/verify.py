@@ -332,7 +332,7 @@ def test_the_ranks_of_each_unit_use_rdma(
             if not after:
                 faults.append(f"{name}: unit {unit.name}: no device in NCCL_IB_HCA of {FABRIC_ENVIRONMENT}")
             elif not any(words > before[name].get(device, 0) for device, words in after.items()):
-                what = f"{', '.join(after)} moved 0 bytes during a completion"
+                what = f"{', '.join(after)} moved 0 bytes during a request"
                 faults.append(f"{name}: unit {unit.name}: the ranks do not use RDMA: {what}")
     report.judge(faults)
 

@@ -54,7 +54,7 @@ def bench(unit: str, save: bool, quick: bool, rack: Path, as_json: bool) -> None
     chosen = select_unit(found, unit)
     kind: Kind = "quick" if quick else "full"
     matrix = list(bench_tool.cases(chosen.context, chosen.sequences, quick=quick))
-    if fault := bench_tool.release_fault(chosen.kind, chosen.version):
+    if fault := bench_tool.release_fault(chosen.family, chosen.version):
         raise CommandError(fault)
     if all(reason for _, reason in matrix):
         raise CommandError(f"unit {unit} can serve no measurement: {matrix[0][0]} {matrix[0][1]}")

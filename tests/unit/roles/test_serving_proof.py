@@ -284,7 +284,7 @@ def test_garbage_in_chat(world: ServingWorld, engine: type[Api]) -> None:
 def test_ranks_that_do_not_use_rdma(world: ServingWorld, engine: type[Api]) -> None:
     del engine.devices[1]
     assert failures(world) == [
-        "n1: unit one: the ranks do not use RDMA: rocep1s0f1 moved 0 bytes during a completion",
+        "n1: unit one: the ranks do not use RDMA: rocep1s0f1 moved 0 bytes during a request",
     ]
 
 
