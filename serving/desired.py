@@ -24,6 +24,7 @@ from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving import allowed_addresses
 from serving import gate_config as gate
+from serving.kinds import dimension
 from serving.launch import (
     FABRIC_ENVIRONMENT,
     UNIT_FILES,
@@ -289,7 +290,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
         "secret_file": path(unit, "secret"),
         "gate": [GATE, path(unit, "gate.json"), "--together"],
         "service": service_name(unit),
-        "probe": {**answer, "chat": probe.chat, "tool": probe.tool},
+        "probe": {**answer, "kind": unit.kind, "tool": probe.tool, "dimension": dimension(unit, locked.record)},
         "rdma": rdma if len(locked.nodes) > 1 else "ignored",
         "times": {
             "gate_limit": GATE_LIMIT,

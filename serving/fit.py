@@ -29,12 +29,16 @@ from serving.engines.memory_fit import (
 )
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
+from serving.kinds import pools
 from serving.options import ServedUnit, plain_argument
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Numbers of nodes of a rack."""
 BATCH = 8192
 """Tokens that vLLM computes at once on a GB10, where nothing else is set."""
+POOLING_OVERHEAD_GIB = 1.0
+"""The least that an engine takes beside weights and cache. Of one that generates more is reported; of one that pools
+nothing is, and published units have 6 GiB in all."""
 OverheadSource = Literal["measured", "declared", "default"]
 _WEIGHT_FILES = (".safetensors", ".bin", ".gguf")
 
@@ -201,7 +205,8 @@ def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, 
     overhead = measured
     if overhead is None:
         source = "declared" if unit.overhead else "default"
-        overhead = mebibytes(unit.overhead) / 1024 if unit.overhead else OVERHEAD_GIB
+        usual = POOLING_OVERHEAD_GIB if pools(unit) else OVERHEAD_GIB
+        overhead = mebibytes(unit.overhead) / 1024 if unit.overhead else usual
     in_flight, share = _windows(unit)
     format_ = kv_format(unit) or "nvfp4"
     return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
@@ -274,6 +279,8 @@ def _unknown_options(unit: ServedUnit, shape: ModelShape) -> dict[str, str]:
     if shape.token_bytes and (unit.family == "sglang" or not _is_before(unit.version, "0.26.0")):
         # vllm-project/vllm#51041, #54703: a reserve that depends on the batch, 7.5 to 55 KB a token.
         found["cache"] = "its compressed attention is known with vLLM before 0.26.0 only"
+    if pools(unit) and not unit.overhead:
+        found["overhead"] = "what an engine that pools takes beside weights and cache is not known here; write overhead"
     if _has_draft_model(unit):
         found["draft"] = "the lock file has nothing of the draft model, which has weights and a cache of its own"
     return found

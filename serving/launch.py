@@ -18,6 +18,7 @@ from core.model.schema import Rack
 from serving.container_paths import INSIDE_CACHE, INSIDE_MODELS
 from serving.engines.command_line import render
 from serving.engines.option_table import table
+from serving.kinds import engine_options
 from serving.options import ServedUnit, plain_argument
 from serving.rules import MASTER_PORT, RAY_PORT
 
@@ -177,7 +178,7 @@ def _options(unit: ServedUnit) -> list[str]:
     # Without it SGLang has no /metrics, by which the coordinator tells an engine that computes from one that hangs.
     metrics = ["--enable-metrics"] if unit.family == "sglang" else []
     given = [word for name, value in pairs.items() for word in (name, str(value))]
-    return [*named, *given, *expert, *metrics, *render(unit.family, unit.version, args)]
+    return [*named, *given, *expert, *metrics, *engine_options(unit), *render(unit.family, unit.version, args)]
 
 
 def _has(unit: ServedUnit, option: str) -> bool:

@@ -34,7 +34,8 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.options import ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
+from serving.kinds import unfit_probe, unprovable
+from serving.options import LOWEST_SHARE, ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
 
 MASTER_PORT = 29501
 """The port by which the ranks of a unit find each other, on its head."""
@@ -116,7 +117,9 @@ def _unit(
     yield from _names(partial, unit)
     yield from _split(partial, unit)
     yield from _options(unit)
-    yield from unservable(unit, len(unit.ranks(partial.nodes)))
+    yield from unservable(unit)
+    yield from unprovable(unit, len(unit.ranks(partial.nodes)))
+    yield from unfit_probe(unit)
     yield from _ports(partial, serving, unit)
     yield from _direct(unit)
     yield from _environment(unit)
@@ -213,11 +216,7 @@ def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
             "vLLM gives tool calls as text without enable-auto-tool-choice",
             "add enable-auto-tool-choice: true to args",
         )
-    if unit.probe.tool and not unit.probe.chat:
-        yield RuleViolation(
-            ("probe", "tool"), "a tool call is a chat completion, and chat is false", "remove one of them"
-        )
-    elif unit.probe.tool and not parser:
+    if unit.probe.tool and unit.kind == "chat" and not parser:
         yield RuleViolation(
             ("probe", "tool"),
             f"{TITLES[unit.family]} gives tool calls as text without tool-call-parser",
@@ -399,7 +398,7 @@ def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) 
         return
     name = next((name for name in (*beside.parts, *HOST_CACHES) if name in unit.args), "")
     most = int((HIGHEST_SHARE - host / memory) * 100) / 100
-    right = f"write at most {most:.2f} at memory, or remove it" if most >= 0.1 else "remove it"
+    right = f"write at most {most:.2f} at memory, or remove it" if most >= LOWEST_SHARE else "remove it"
     yield RuleViolation(
         ("args", name) if name else ("memory",),
         f"takes {host:.1f} GiB of the host's memory on each node, which is that of the GPU: with {unit.memory:.2f} of "

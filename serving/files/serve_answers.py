@@ -36,6 +36,7 @@ NOT_SERVED = (400, 404, 405, 422, 501)
 
 CHAT_QUESTION = "What is 2+2? Answer with the number only."
 CHAT_TOKENS = 64
+CHAT_WORDS = "a chat completion gave a clean text"
 TOOL = "sparkrack_add"
 TOOL_QUESTION = f"Call the function {TOOL} to add 2 and 2."
 TOOL_TOKENS = 1024
@@ -182,7 +183,8 @@ def not_served(probe: UnitProbe, status: int, shown: str) -> WrongAnswerError:
     if probe.noun == "completion":
         right = "a model that pools completes no text: write kind: embedding, or score"
     else:
-        right = f"write the kind of this model: chat, completion or {'score' if probe.kind == 'embedding' else 'embedding'}"
+        other = "score" if probe.kind == "embedding" else "embedding"
+        right = f"write the kind of this model: chat, completion or {other}"
     return WrongAnswerError(f"the {probe.noun} has HTTP status {status}: {shown}; {right}")
 
 
@@ -363,7 +365,7 @@ def prove_start(probe: UnitProbe, model: str, ask: Ask) -> list[str]:
     proven = []
     if probe.kind == "chat":
         judge_chat(*ask("/v1/chat/completions", chat_body(model)))
-        proven.append("a chat completion gave a clean text")
+        proven.append(CHAT_WORDS)
     if probe.tool:
         judge_tool(*ask("/v1/chat/completions", tool_body(model)))
         proven.append("a tool call named the right function")

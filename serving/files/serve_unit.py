@@ -57,8 +57,9 @@ COUNTERS = {
     "sglang": ("sglang:realtime_tokens_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
 }
 """Counters that rise while an engine computes. Those of vLLM rise with each step that has an output, which a part of a
-long prompt has not (0.32, v1/engine/async_llm.py). An embedding and a score are outputs, too. Of SGLang, `realtime_tokens_total` rises with the steps (0.5.9 and
-later), the others when a request has finished (managers/tokenizer_manager.py)."""
+long prompt has not (0.32, v1/engine/async_llm.py); embeddings and scores are outputs, too (measured, 0.32). Of SGLang,
+`realtime_tokens_total` rises with the steps (0.5.9 and later), the others when a request has finished
+(managers/tokenizer_manager.py); both also where it pools (managers/scheduler_output_processor_mixin.py)."""
 GAUGES = {"vllm": ("vllm:kv_cache_usage_perc",), "sglang": ("sglang:num_used_tokens",)}
 """Gauges that change while an engine computes, also within a long prompt: the tokens in its cache. SGLang sets its
 gauge with each part of a prompt and every 40 steps of decoding; 0.5.4 and 0.5.6 have nothing else that moves."""

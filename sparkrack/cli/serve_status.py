@@ -22,7 +22,13 @@ from sparkrack.serving.coordinator import SERVING, ask_coordinators
 from sparkrack.serving.unit_status import ServeStatus, UnitStatus, build_serve_status, next_command
 from sparkrack.status.render import span
 
-_FIGURES = {"gates_s": "gates", "ready_s": "start to ready", "completion_s": "latest completion"}
+_FIGURES = {
+    "gates_s": "gates",
+    "ready_s": "start to ready",
+    "completion_s": "latest completion",
+    "embedding_s": "latest embeddings",
+    "ranking_s": "latest ranking",
+}
 
 
 @click.command()

@@ -1,5 +1,5 @@
-"""What proves a unit that pools: three embeddings of which the near pair is nearer, and a ranking with the right document
-first. Everything else that an engine can answer with status 200 proves nothing.
+"""What proves a unit that pools: three embeddings of which the near pair is nearer, and a ranking with the right
+document first. Everything else that an engine can answer with status 200 proves nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import math
 import random
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,15 +64,21 @@ def test_three_embeddings_with_the_near_pair_nearer_are_right() -> None:
 @pytest.mark.parametrize(
     ("vectors", "reason"),
     [
-        ([[1.0, 2.0]] * 3, "the embeddings of two near texts are not nearer (1.00) than each is to a third (1.00, 1.00)"),
+        (
+            [[1.0, 2.0]] * 3,
+            "of two near texts are not nearer (1.00) than each is to a third (1.00, 1.00)",
+        ),
         ([NEAR[0], NEAR[2], NEAR[1]], "the embeddings of two near texts are not nearer ("),
         ([NEAR[2], NEAR[0], NEAR[1]], "the embeddings of two near texts are not nearer ("),
         ([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.1]], "are not nearer (0.00) than each is to a third (-1.00, 0.10)"),
         ([NEAR[0], NEAR[1], [NAN, 0, 0, 1]], "embedding 3 of 3 has a value that is not a finite number (NaN)"),
-        ([NEAR[0], [1, 2, 3, INFINITE], NEAR[2]], "embedding 2 of 3 has a value that is not a finite number (Infinity)"),
+        (
+            [NEAR[0], [1, 2, 3, INFINITE], NEAR[2]],
+            "embedding 2 of 3 has a value that is not a finite number (Infinity)",
+        ),
         ([[None] * 4, NEAR[1], NEAR[2]], "embedding 1 of 3 has a value that is not a finite number (null)"),
         ([NEAR[0], NEAR[1], [True, 0, 0, 1]], "embedding 3 of 3 has a value that is not a finite number (true)"),
-        ([NEAR[0], NEAR[1], ["0.1", 0, 0, 1]], "embedding 3 of 3 has a value that is not a finite number (\"0.1\")"),
+        ([NEAR[0], NEAR[1], ["0.1", 0, 0, 1]], 'embedding 3 of 3 has a value that is not a finite number ("0.1")'),
         ([NEAR[0], [0.0] * 4, NEAR[2]], "embedding 2 of 3 is all zeros"),
         ([NEAR[0], NEAR[1], NEAR[2][:3]], "the embeddings have 4, 4 and 3 numbers"),
         ([[], [], []], "no embeddings: "),
@@ -91,7 +96,7 @@ def test_wrong_vectors_prove_nothing(vectors: list[Any], reason: str) -> None:
 
 
 def test_vectors_of_another_dimension_prove_nothing() -> None:
-    with pytest.raises(serve_answers.WrongAnswerError, match="^the embeddings have 4 numbers, expected 1024$"):
+    with pytest.raises(serve_answers.WrongAnswerError, match=r"^the embeddings have 4 numbers, expected 1024$"):
         judged("embedding", embeddings(*NEAR), 1024)
 
 
@@ -130,7 +135,7 @@ def test_vectors_that_differ_by_rounding_alone_prove_nothing() -> None:
     ],
 )
 def test_a_body_without_vectors_is_not_an_embedding(body: object) -> None:
-    with pytest.raises(serve_answers.WrongAnswerError, match="^no embeddings: "):
+    with pytest.raises(serve_answers.WrongAnswerError, match=r"^no embeddings: "):
         judged("embedding", (200, body))
 
 
@@ -171,7 +176,7 @@ def test_a_wrong_ranking_proves_nothing(form: Any, scores: Any, order: Any, reas
 
 @pytest.mark.parametrize("body", [{}, [], "x", None, {"results": None}, {"results": [1, 2]}, [[1], [2]], {"data": []}])
 def test_a_body_without_scores_is_not_a_ranking(body: object) -> None:
-    with pytest.raises(serve_answers.WrongAnswerError, match="^no ranking: "):
+    with pytest.raises(serve_answers.WrongAnswerError, match=r"^no ranking: "):
         judged("score", (200, body))
 
 
@@ -307,9 +312,7 @@ def test_a_unit_that_embeds_names_embeddings_where_nothing_was_proven(start: Sta
     assert prober.lifecycle.probe_fault == 'no embedding can be asked for: HTTP status 404: {"detail": "x"}'
     assert prober.lifecycle.record.state == "ready", "a fault of the probe says nothing of an engine that serves"
     starting = serving(start, "embedding", state="starting").lifecycle
-    starting.reported(
-        0, serve_lifecycle.AgentReport("running", 1, "b", True, False, "", None, 6000.0, SKEW, "", "v1")
-    )
+    starting.reported(0, serve_lifecycle.AgentReport("running", 1, "b", True, False, "", None, 6000.0, SKEW, "", "v1"))
     starting.tick(6000.0)
     assert "no correct embedding within 5400 s" in starting.record.reason
 
