@@ -185,12 +185,12 @@ def embedding(given: argparse.Namespace, place: int, text: str) -> Any:
     size = json.loads(config.read_text()).get("hidden_size", DIMENSION) if config.is_file() else DIMENSION
     fault = fault_of_numbers()
     size += fault == "dimension"
-    vector = [0.0] * size
+    vector: list[Any] = [0.0] * size
     for word in words_of(text):
         vector[zlib.crc32(word.encode()) % size] += 1.0
     match fault:
         case "nan" | "null":
-            vector[0] = float("nan") if fault == "nan" else None  # type: ignore[call-overload]
+            vector[0] = float("nan") if fault == "nan" else None
         case "constant":
             return [0.5] * size
         case "zero":

@@ -21,6 +21,9 @@ _OTHER_DIMENSION = ("pooler-config", "override-pooler-config", "hf-overrides", "
 """Options that may give an embedding another number of values than the hidden size of the model."""
 _PROJECTION = re.compile(r"(?:.*/)?\d+_Dense/.*")
 """Files of a layer after the pooling, which gives an embedding another size (Sentence Transformers)."""
+_RANKING = re.compile(r"\w+For(SequenceClassification|RewardModel)\w*")
+_ENCODER = re.compile(r"\w*(Bert|Roberta|MPNet)Model|Contriever")
+"""Architectures without a head for text, as both engines know them."""
 
 
 def pools(unit: ServedUnit) -> bool:
@@ -52,6 +55,20 @@ def dimension(unit: ServedUnit, record: ModelRecord) -> int:
     except (ValueError, AttributeError):
         return 0
     return size if type(size) is int and 0 < size <= 65536 else 0
+
+
+def unfit_model(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation]:
+    """Yield why a unit cannot be of its kind by the architecture of its model, unless an option gives it another."""
+    if {"hf-overrides", "json-model-override-args"} & set(unit.args):
+        return
+    try:
+        architecture = json.loads(record.configurations.get("config.json", ""))["architectures"][0]
+    except (ValueError, LookupError, TypeError):
+        return
+    ranks, encodes = (form.fullmatch(str(architecture)) for form in (_RANKING, _ENCODER))
+    if (ranks and unit.kind != "score") or (encodes and not pools(unit)):
+        what = f"{unit.model} is a {truncate(str(architecture))}, which gives no answer of kind {unit.kind}"
+        yield RuleViolation(("kind",), what, f"write kind: {'score' if ranks else 'embedding'}")
 
 
 def request(unit: ServedUnit) -> tuple[str, dict[str, object], str]:
@@ -128,8 +145,10 @@ def _unprovable(
 
 def _role(key: str, value: object) -> str:
     """Return the part that an engine has among several, where it alone completes no request; else nothing."""
-    if key == "disaggregation-mode" or value == "drafter":
+    if key == "disaggregation-mode":
         return "" if value == "null" else str(value)
+    if key == "decoupled-spec-role":
+        return "drafter" if value == "drafter" else ""
     if key != "ec-transfer-config":
         return ""
     if isinstance(value, str):

@@ -34,7 +34,7 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.kinds import unfit_probe, unprovable
+from serving.kinds import unfit_model, unfit_probe, unprovable
 from serving.options import LOWEST_SHARE, ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
 
 MASTER_PORT = 29501
@@ -133,6 +133,7 @@ def _unit(
     yield from _host_memory(partial, unit, found)
     if record:
         yield from _next_token(unit, record)
+        yield from unfit_model(unit, record)
     if record and found:
         yield from _fit(partial, unit, record, found)
 

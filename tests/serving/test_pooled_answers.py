@@ -165,6 +165,7 @@ def test_a_ranking_with_the_right_document_above_is_right(form: Any) -> None:
         ((False, True), (1, 0), "a score is not a finite number ("),
         ((0.1, 0.9), (1,), "no ranking: "),
         ((0.1, 0.9), (1, 1), "no ranking: "),
+        ((0.1, 0.9), (1, 0, 1), "no ranking: "),
         ((0.1, 0.9), (), "no ranking: "),
     ],
 )
@@ -262,7 +263,7 @@ def test_a_status_that_passes_does_not_end_the_start_of_a_unit_that_pools(start:
 def serving(start: Start, kind: str, version: str = "v1", **record: object) -> Any:  # noqa: F811
     """The prober of a unit that serves, with what its record has."""
     unit = replace(start.unit, version=version, probe=replace(start.unit.probe, kind=kind))
-    values = {"desired_state": "up", "state": "ready", "generation": 1, "boots": ["b"], **record}
+    values: dict[str, Any] = {"desired_state": "up", "state": "ready", "generation": 1, "boots": ["b"], **record}
     lifecycle = serve_lifecycle.UnitLifecycle(
         unit, serve_lifecycle.UnitRecord("qwen", **values), lambda _: None, 0.0, lambda: 1000.0
     )

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.contact.nodes import free_port
-from tests.serving.engines import ENGINE
+from tests.serving.engines import ENGINE, STAND_IN, EngineOfTests
 from tests.serving.serve_modules import serve_answers, serve_probe, serve_unit
 from tests.serving.serving_rack import PATIENCE, ServingRack
 from tests.serving.test_busy import ProbedEngine, probed  # noqa: F401 - a fixture
@@ -96,7 +96,7 @@ class PoolingEngine:
 
 
 @pytest.fixture
-def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[PoolingEngine]:
+def lone(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[PoolingEngine]:
     made = PoolingEngine(tmp_path, *request.param)
     try:
         yield made
@@ -107,63 +107,63 @@ def engine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[PoolingEn
 
 
 POOLING = pytest.mark.parametrize(
-    "engine", [("vllm", "--runner", "pooling"), ("sglang", "--is-embedding")], indirect=True, ids=["vllm", "sglang"]
+    "lone", [("vllm", "--runner", "pooling"), ("sglang", "--is-embedding")], indirect=True, ids=["vllm", "sglang"]
 )
 
 
 @POOLING
-def test_an_engine_that_pools_proves_embeddings_and_rankings_and_completes_nothing(engine: PoolingEngine) -> None:
-    assert engine.prove("embedding") == 64
-    assert engine.prove("score") == 0
+def test_an_engine_that_pools_proves_embeddings_and_rankings_and_completes_nothing(lone: PoolingEngine) -> None:
+    assert lone.prove("embedding") == 64
+    assert lone.prove("score") == 0
     for kind in ("chat", "completion"):
         with pytest.raises(
             serve_answers.WrongAnswerError, match=r"^the completion has HTTP status 404: .*write kind: emb"
         ):
-            engine.prove(kind)
-    assert engine.status("/v1/chat/completions", {"model": "qwen3", "messages": []}) == 404
+            lone.prove(kind)
+    assert lone.status("/v1/chat/completions", {"model": "qwen3", "messages": []}) == 404
 
 
 @POOLING
-def test_what_an_engine_that_pools_computes_moves_its_counters(engine: PoolingEngine) -> None:
-    before = engine.progress()
+def test_what_an_engine_that_pools_computes_moves_its_counters(lone: PoolingEngine) -> None:
+    before = lone.progress()
     assert before, "no metric of this engine is known"
-    engine.prove("embedding")
-    after = engine.progress()
-    assert serve_probe.moved(engine.unit, before, after)
-    assert not serve_probe.moved(engine.unit, after, engine.progress()), "nothing was asked"
+    lone.prove("embedding")
+    after = lone.progress()
+    assert serve_probe.moved(lone.unit, before, after)
+    assert not serve_probe.moved(lone.unit, after, lone.progress()), "nothing was asked"
 
 
 @POOLING
-def test_wrong_embeddings_and_scores_prove_nothing(engine: PoolingEngine) -> None:
+def test_wrong_embeddings_and_scores_prove_nothing(lone: PoolingEngine) -> None:
     for fault, reason in WRONG.items():
-        engine.fault(fault)
+        lone.fault(fault)
         with pytest.raises(serve_answers.WrongAnswerError) as refused:
-            engine.prove("embedding", 64)
+            lone.prove("embedding", 64)
         assert reason in str(refused.value), fault
     for fault, reason in WRONG_SCORES.items():
-        engine.fault(fault)
+        lone.fault(fault)
         with pytest.raises(serve_answers.WrongAnswerError) as refused:
-            engine.prove("score")
+            lone.prove("score")
         assert reason in str(refused.value), fault
 
 
-@pytest.mark.parametrize("engine", [("vllm",), ("sglang",)], indirect=True, ids=["vllm", "sglang"])
-def test_an_engine_that_generates_serves_no_embeddings(engine: PoolingEngine) -> None:
+@pytest.mark.parametrize("lone", [("vllm",), ("sglang",)], indirect=True, ids=["vllm", "sglang"])
+def test_an_engine_that_generates_serves_no_embeddings(lone: PoolingEngine) -> None:
     with pytest.raises(
         serve_answers.WrongAnswerError, match=r"^the embedding has HTTP status 40[04]: .*; write the kind"
     ):
-        engine.prove("embedding")
-    assert engine.prove("completion") == 0
+        lone.prove("embedding")
+    assert lone.prove("completion") == 0
 
 
 # A unit of two nodes, with coordinator, agents and engines as processes
 
 
 @pytest.fixture
-def pooling_rack(tmp_path: Path) -> Iterator[ServingRack]:
+def pooling_rack(tmp_path: Path, engine: EngineOfTests) -> Iterator[ServingRack]:
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
-    made = ServingRack(tmp_path, kind="embedding")
+    made = ServingRack(tmp_path, engine=engine, kind="embedding")
     try:
         yield made
     finally:
@@ -191,7 +191,11 @@ def test_a_unit_that_pools_is_ready_and_says_what_was_proven(pooling_rack: Servi
     rack.wait_for("down")
 
 
-def test_a_unit_whose_embeddings_are_wrong_is_held(pooling_rack: ServingRack) -> None:
+@pytest.mark.parametrize(
+    "engine", [STAND_IN.name, pytest.param("vllm", marks=pytest.mark.soak(sampled=False))], indirect=True
+)
+def test_a_unit_whose_embeddings_are_all_alike_is_held(pooling_rack: ServingRack) -> None:
+    """As are those of the language model of the tests, when vLLM itself is told to pool with it."""
     rack = pooling_rack
     (rack.nodes[0].folder / "faults/pooled").write_text("constant")
     rack.up(probe={"kind": "embedding"})

@@ -43,7 +43,7 @@ def argv(file: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("release", sorted(table("vllm").releases))
 def test_vllm_is_told_to_pool_in_each_release_and_not_to_generate(release: str) -> None:
-    keys = {"version": release, "nodes": ["n0"], "parallel": None}
+    keys: dict[str, Any] = {"version": release, "nodes": ["n0"], "parallel": None}
     for kind in KINDS:
         words = argv(vllm(kind=kind, **keys))
         given = ["--runner", "pooling"] if kind in ("embedding", "score") else []
@@ -294,6 +294,37 @@ def test_the_dimension_is_the_hidden_size_of_the_lock_file_unless_something_may_
     file: str, record: ModelRecord, expected: int
 ) -> None:
     assert kinds.dimension(served(file), record) == expected
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind", "right"),
+    [
+        ("BertModel", "chat", "embedding"),
+        ("XLMRobertaModel", "completion", "embedding"),
+        ("BertModel", "embedding", ""),
+        ("BertModel", "score", ""),
+        ("XLMRobertaForSequenceClassification", "embedding", "score"),
+        ("Qwen3ForSequenceClassification", "chat", "score"),
+        ("Qwen3ForSequenceClassification", "score", ""),
+        ("LlamaForSequenceClassificationWithNormal_Weights", "chat", "score"),
+        ("Qwen2ForRewardModel", "chat", "score"),
+        ("Qwen3ForCausalLM", "chat", ""),
+        ("Qwen3ForCausalLM", "embedding", ""),
+        ("Qwen3ForCausalLM", "score", ""),
+        ("Qwen3Model", "embedding", ""),
+        ("LlamaModel", "chat", ""),
+    ],
+)
+def test_a_model_that_cannot_give_what_the_kind_asks_for_is_refused(architecture: str, kind: str, right: str) -> None:
+    texts = {"config.json": json.dumps({"architectures": [architecture]})}
+    files = {"config.json": {"size": 1, "sha256": "0" * 64}}
+    values = {"source": "o/m", "revision": COMMIT, "files": files, "configurations": texts}
+    expected = f"{P}.kind @ kind: qwen is a {architecture}, which gives no answer of kind {kind}; write kind: {right}"
+    assert refusals(vllm(kind=kind), {"qwen": values}) == ([expected] if right else [])
+    overridden = vllm({"hf-overrides": '{"architectures": ["X"]}'}, kind=kind)
+    assert refusals(overridden, {"qwen": values}) == []
+    for odd in ("[]", "{", '{"architectures": []}', '{"architectures": 5}'):
+        assert refusals(vllm(kind=kind), {"qwen": {**values, "configurations": {"config.json": odd}}}) == []
 
 
 SMALL = {
