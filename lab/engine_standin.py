@@ -30,12 +30,19 @@ fails is killed (137); /metrics exists with --enable-metrics only; any name of a
 their request has finished, but for realtime_tokens_total, which 0.5.4 does not have; a prompt is counted before it is
 computed, and its request is not one of the running ones (managers/tokenizer_manager.py, scheduler_metrics_mixin.py).
 
+With `--runner pooling`, or `--is-embedding`, it computes numbers: /v1/embeddings and /v1/rerank answer, in the form of
+the engine, and the paths of text are not there (404, measured with vLLM 0.32; SGLang completes no text by its source).
+An embedding counts the words of a text, so that texts with the same words are near; a score counts the words that
+query and document share. Without it, SGLang's /v1/embeddings has 400, and /v1/rerank ranks by the next token.
+
 A file in STANDIN_FAULTS injects a fault: `livelock` (completions hang, nothing moves), `busy` (completions hang behind
 long generations), `prefill` (completions hang behind a long prompt), `completions` (/v1/completions hangs,
 /v1/chat/completions does not), `wrong` (another answer), `slow` (a stream stops after its first part), `status`
 (completions get the HTTP status in the file), `old` (metrics of SGLang 0.5.4), `garbage` (its content is the text of
-each answer), `no-template` (the model has no chat template), `sockets` (NCCL does not use RDMA). The key of the API,
-VLLM_API_KEY or `api-key` in SGLang's file of options, guards /v1, as in the real engines. Standard library only.
+each answer), `pooled` (its content is what is wrong with embeddings and scores: nan, null, constant, zero, far,
+dimension, short or text), `no-template` (the model has no chat template), `sockets` (NCCL does not use RDMA). The key
+of the API, VLLM_API_KEY or `api-key` in SGLang's file of options, guards /v1, as in the real engines. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -50,6 +57,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -68,6 +76,13 @@ CHECK_MODEL = "STANDIN_NO_MODEL" not in os.environ
 RAY = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")  # noqa: S108 - as in Ray
 """The file in which the head of Ray has its address."""
 ANSWERS = {"2+2=": "4, as is 1+3="}
+DIMENSION = 64
+"""Numbers of an embedding where the model has no configuration."""
+NOT_EMBEDDING = (
+    "This model does not appear to be an embedding model by default. Please add `--is-embedding` when launching the "
+    "server or try another model."
+)
+"""SGLang's words (managers/tokenizer_manager.py), with HTTP status 400."""
 NO_TEMPLATE = (
     "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template if the "
     "tokenizer does not define one."
@@ -95,6 +110,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
         parser.add_argument("--dist-timeout", type=float, default=1800, dest="distributed_timeout_seconds")
         parser.add_argument("--config")
         parser.add_argument("--enable-metrics", action="store_true")
+        parser.add_argument("--is-embedding", action="store_true", dest="pools")
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--port", type=int, default=30000)
     else:
@@ -102,6 +118,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
         parser.add_argument("--master-addr", default="127.0.0.1")
         parser.add_argument("--master-port", type=int, default=29501)
         parser.add_argument("--headless", action="store_true")
+        parser.add_argument("--runner", default="auto")
         parser.add_argument("--distributed-executor-backend")
         parser.add_argument("--tensor-parallel-size", type=int, default=1)
         parser.add_argument("--pipeline-parallel-size", type=int, default=1)
@@ -110,6 +127,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
         parser.add_argument("--distributed-timeout-seconds", type=float, default=1800)
     given, _ = parser.parse_known_args(words)
     given.engine = engine
+    given.pools = given.pools if engine == "sglang" else given.runner == "pooling"
     if engine == "sglang":
         given.headless = given.node_rank > 0
         given.master_addr, _, port = given.dist_init_addr.rpartition(":")
@@ -146,6 +164,70 @@ def api_key(given: argparse.Namespace) -> str | None:
     lines = Path(given.config).read_text().splitlines() if given.config else []
     keys = [json.loads(line.partition(":")[2]) for line in lines if line.startswith("api-key:")]
     return str(keys[0]) if keys else None
+
+
+# What an engine that pools computes
+
+
+def fault_of_numbers() -> str:
+    """Return what is to be wrong with embeddings and scores; nothing when they are right."""
+    file = FAULTS / "pooled"
+    return file.read_text().strip() if file.exists() else ""
+
+
+def words_of(text: str) -> list[str]:
+    return "".join(mark.lower() if mark.isalnum() else " " for mark in text).split()
+
+
+def embedding(given: argparse.Namespace, place: int, text: str) -> Any:
+    """Return the embedding of a text, the one at this place of a request: how often it has which words."""
+    config = Path(given.model, "config.json")
+    size = json.loads(config.read_text()).get("hidden_size", DIMENSION) if config.is_file() else DIMENSION
+    fault = fault_of_numbers()
+    size += fault == "dimension"
+    vector: list[Any] = [0.0] * size
+    for word in words_of(text):
+        vector[zlib.crc32(word.encode()) % size] += 1.0
+    match fault:
+        case "nan" | "null":
+            vector[0] = float("nan") if fault == "nan" else None
+        case "constant":
+            return [0.5] * size
+        case "zero":
+            return [0.0] * size
+        case "far":
+            return [float(index == place % 2) for index in range(size)]
+        case "short":
+            return vector[: size - place]
+        case "text":
+            return "AACAPwAAAEA="
+    return vector
+
+
+def ranking(given: argparse.Namespace, query: str, documents: list[str]) -> Any:
+    """Return the answer of a ranking in the form of the engine: vLLM's results in an object, SGLang's list."""
+    fault, asked = fault_of_numbers(), set(words_of(query))
+    scores: list[Any] = [len(asked & set(words_of(one))) / len(asked) for one in documents]
+    match fault:
+        case "nan" | "null":
+            scores = [float("nan") if fault == "nan" else None for _ in scores]
+        case "constant" | "zero":
+            scores = [0.5 if fault == "constant" else 0.0 for _ in scores]
+        case "far":
+            scores = [-score for score in scores]
+        case "short":
+            scores = scores[:1]
+        case "text":
+            scores = ["high" for _ in scores]
+    order = (
+        range(len(scores))
+        if fault in ("nan", "null", "text")
+        else sorted(range(len(scores)), key=lambda one: -scores[one])
+    )
+    if given.engine == "sglang":
+        return [{"score": scores[one], "document": documents[one], "index": one, "meta_info": {}} for one in order]
+    results = [{"index": one, "document": {"text": documents[one]}, "relevance_score": scores[one]} for one in order]
+    return {"id": "score-0", "model": given.served_model_name, "usage": {"total_tokens": 9}, "results": results}
 
 
 # The worker process: the rank itself
@@ -270,7 +352,9 @@ class StandInEngine:
 
     def metrics(self) -> dict[str, float]:
         """Return counters and gauges by their names."""
-        found: dict[str, float] = {"generation_tokens_total": self.tokens}
+        # An engine that pools generates nothing, and counts the tokens of its prompts (measured with vLLM 0.32).
+        counted = "prompt_tokens_total" if self.given.pools else "generation_tokens_total"
+        found: dict[str, float] = {"prompt_tokens_total": 0, "generation_tokens_total": 0, counted: self.tokens}
         running, waiting = REQUEST_COUNTERS[self.given.engine]
         prefill = (FAULTS / "prefill").exists()
         if self.given.engine == "vllm":
@@ -336,6 +420,12 @@ class StandInApi(BaseHTTPRequestHandler):
             return
         while self.path == "/v1/completions" and (FAULTS / "completions").exists():
             time.sleep(0.05)
+        if self.path in ("/v1/embeddings", "/v1/rerank"):
+            self._pool(body)
+            return
+        if self.engine.given.pools:
+            self._answer(404, {"detail": "Not Found"})
+            return
         chat = self.path == "/v1/chat/completions"
         if chat and (FAULTS / "no-template").exists():
             self._answer(400, {"error": {"message": NO_TEMPLATE, "type": "BadRequestError", "code": 400}})
@@ -362,6 +452,22 @@ class StandInApi(BaseHTTPRequestHandler):
                 self._stream(text.split(","))
                 return
             self._answer(200, {"choices": [{"text": text}], "usage": {"completion_tokens": 1}})
+
+    def _pool(self, body: dict[str, Any]) -> None:
+        """Answer a request for embeddings or a ranking."""
+        given, ranks = self.engine.given, self.path == "/v1/rerank"
+        if not given.pools and given.engine == "vllm":
+            self._answer(404, {"detail": "Not Found"})
+        elif not given.pools and not ranks:
+            self._answer(400, {"object": "error", "message": NOT_EMBEDDING, "code": 400})
+        elif not self._step():
+            self._answer(500, {"error": "EngineDeadError"})
+        elif ranks:
+            self._answer(200, ranking(given, body["query"], body["documents"]))
+        else:
+            vectors = (embedding(given, place, text) for place, text in enumerate(body["input"]))
+            data = [{"object": "embedding", "index": place, "embedding": one} for place, one in enumerate(vectors)]
+            self._answer(200, {"object": "list", "data": data, "model": body["model"], "usage": {"prompt_tokens": 9}})
 
     def _text(self, right: str) -> str:
         garbage = FAULTS / "garbage"

@@ -275,7 +275,7 @@ class Lab:
         if not rack.images:
             return
         serving = served_units(rack).values()
-        engines = [word for unit in serving for word in ("--engine", unit.image, unit.kind, unit.version)]
+        engines = [word for unit in serving for word in ("--engine", unit.image, unit.family, unit.version)]
         command = [sys.executable, "-m", "lab.images", *engines, self.layout.registry, str(base.busybox)]
         command += [str(base.python), *rack.images]
         done = self.logins.inside(command, cwd=PACKAGES)

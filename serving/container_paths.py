@@ -1,4 +1,4 @@
-"""Options of a unit that no start can serve: files that its container lacks, and what no completion can prove."""
+"""Options of a unit that name what its container does not have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 
-from core.model.errors import RuleViolation, counted, truncate
+from core.model.errors import RuleViolation, truncate
 from serving.options import ServedUnit, plain_argument
 
 INSIDE_MODELS, INSIDE_CACHE = "/models", "/cache"
@@ -26,20 +26,12 @@ _OUTPUT_OPTION = re.compile(r"(fastapi-)?root-path|allowed-local-media-path|file
 _FILE_NAME = re.compile(r"[^{}\s]+\.(bin|gguf|jinja2?|json|jsonl|model|pt|py|safetensors|txt|ya?ml)")
 
 
-def unservable(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
-    """Yield each option of a unit with which it can never serve, or never be proven.
-
-    Args:
-        unit: the unit.
-        ranks: the number of its nodes.
-    """
-    args = {key: plain_argument(value) for key, value in unit.args.items()}
-    for key, value in args.items():
-        for place in named_places(key, value):
+def unservable(unit: ServedUnit) -> Iterator[RuleViolation]:
+    """Yield each option of a unit that names a file, a folder or a repository that its container does not have."""
+    for key, value in unit.args.items():
+        for place in named_places(key, plain_argument(value)):
             if what := _absent(unit, place):
                 yield RuleViolation(("args", key), f"{truncate(place)} {what}", _right(unit, key))
-        if why := _unprovable(unit, ranks, key, value, args):
-            yield RuleViolation(("args", key), *why)
 
 
 def container_files(unit: ServedUnit) -> list[str]:
@@ -117,43 +109,3 @@ def _right(unit: ServedUnit, key: str) -> str:
     if re.match(r"spec(ulative)?-(config|model|draft)", key):
         return "remove the draft model: a unit has one model"
     return f"put the file into the model and write {INSIDE_MODELS}/{unit.model}/FILE, or name one of the image"
-
-
-def _unprovable(
-    unit: ServedUnit, ranks: int, key: str, value: object, args: Mapping[str, object]
-) -> tuple[str, str] | None:
-    """Return why no completion can prove a unit with this option, and what is right; None when one can."""
-    if key in ("ssl-certfile", "ssl-keyfile"):
-        return (
-            "the engine would speak TLS, and its proofs are plain HTTP",
-            "remove it; serving.gateway gives clients TLS",
-        )
-    if key == "uds":
-        return "the engine would listen on a socket file and on no port", "remove it"
-    words = {
-        "runner": ("auto", "generate"),
-        "convert": ("auto", "none"),
-        "task": ("auto", "generate"),
-        "disaggregation-mode": ("null",),
-    }
-    if key in words and value not in words[key]:
-        what = f"with {truncate(str(value))} the engine completes no text, and a completion proves a unit"
-        return what, "remove it"
-    flags = ("is-embedding", "skip-tokenizer-init", "mm-encoder-only", "encoder-only")
-    if key in flags and value is True:
-        return "the engine completes no text with it, and a completion proves a unit", "remove it"
-    if key in ("grpc", "grpc-mode", "smg-grpc-mode") and value is True:
-        return "the engine would speak gRPC, and its proofs are HTTP", "remove it"
-    if key in ("data-parallel-size", "dp-size", "attn-dp-size", "attention-data-parallel-size"):
-        return _copies(unit, ranks, value, args)
-    if key == "api-server-count" and unit.engine == "vllm" and ranks > 1:
-        return "vLLM refuses it on the ranks that are headless, which all but the first are", "remove it"
-    return None
-
-
-def _copies(unit: ServedUnit, ranks: int, value: object, args: Mapping[str, object]) -> tuple[str, str] | None:
-    """SGLang's copies of the attention share the GPUs of the tensor slices; all other copies need their own."""
-    if not isinstance(value, int) or value < 2 or (unit.kind == "sglang" and args.get("enable-dp-attention") is True):
-        return None
-    what = f"{value} copies of a model that is split over {counted(ranks, 'node')} need {value * ranks} GPUs"
-    return what, "remove it; a further unit serves a further copy"

@@ -24,6 +24,7 @@ from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving import allowed_addresses
 from serving import gate_config as gate
+from serving.kinds import dimension
 from serving.launch import (
     FABRIC_ENVIRONMENT,
     UNIT_FILES,
@@ -282,14 +283,14 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
     found = {
         "name": unit.name,
         "model": served_name(unit),
-        "engine": unit.kind,
+        "engine": unit.family,
         "ranks": [{"node": name, "address": str(addresses[name])} for name in locked.nodes],
         "head": {"address": str(addresses[locked.nodes[0]]), "port": coordinator_port(rack, unit)},
         "api": api,
         "secret_file": path(unit, "secret"),
         "gate": [GATE, path(unit, "gate.json"), "--together"],
         "service": service_name(unit),
-        "probe": {**answer, "chat": probe.chat, "tool": probe.tool},
+        "probe": {**answer, "kind": unit.kind, "tool": probe.tool, "dimension": dimension(unit, locked.record)},
         "rdma": rdma if len(locked.nodes) > 1 else "ignored",
         "times": {
             "gate_limit": GATE_LIMIT,
@@ -389,7 +390,7 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
     if not key or not plain(key):
         raise ValueError(f"{place}: {KEY_FAULT}")
     # SGLang reads the key from a file of more options, docker gives it to vLLM as a variable.
-    text = f"api-key: {json.dumps(key)}\n" if unit.kind == "sglang" else f"VLLM_API_KEY={key}\n"
+    text = f"api-key: {json.dumps(key)}\n" if unit.family == "sglang" else f"VLLM_API_KEY={key}\n"
     found += [
         PrivateFile(path(unit, "key"), SecretBytes(text.encode())),
         PrivateFile(path(unit, "token"), SecretBytes(f"{key}\n".encode())),

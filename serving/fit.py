@@ -29,12 +29,16 @@ from serving.engines.memory_fit import (
 )
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
+from serving.kinds import pools
 from serving.options import ServedUnit, plain_argument
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Numbers of nodes of a rack."""
 BATCH = 8192
 """Tokens that vLLM computes at once on a GB10, where nothing else is set."""
+POOLING_OVERHEAD_GIB = 1.0
+"""The least that an engine takes beside weights and cache. Of one that generates more is reported; of one that pools
+nothing is, and published units have 6 GiB in all."""
 OverheadSource = Literal["measured", "declared", "default"]
 _WEIGHT_FILES = (".safetensors", ".bin", ".gguf")
 
@@ -160,7 +164,7 @@ def conditions_of(unit: ServedUnit, record: ModelRecord, image: str) -> Conditio
         kv_cache_dtype=str(unit.args.get("kv-cache-dtype", "")),
         expert=unit.parallel.expert,
         speculative=json.dumps(drafts, sort_keys=True) if drafts else "",
-        batch=str(unit.args.get("max-num-batched-tokens" if unit.kind == "vllm" else "chunked-prefill-size", "")),
+        batch=str(unit.args.get("max-num-batched-tokens" if unit.family == "vllm" else "chunked-prefill-size", "")),
         context=unit.context,
         sequences=unit.sequences,
     )
@@ -201,7 +205,8 @@ def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, 
     overhead = measured
     if overhead is None:
         source = "declared" if unit.overhead else "default"
-        overhead = mebibytes(unit.overhead) / 1024 if unit.overhead else OVERHEAD_GIB
+        usual = POOLING_OVERHEAD_GIB if pools(unit) else OVERHEAD_GIB
+        overhead = mebibytes(unit.overhead) / 1024 if unit.overhead else usual
     in_flight, share = _windows(unit)
     format_ = kv_format(unit) or "nvfp4"
     return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
@@ -238,7 +243,7 @@ def _windows(unit: ServedUnit) -> tuple[int, float]:
     vLLM: a batch, since 0.28 two of them (vllm-project/vllm#54703); 8,192 tokens on a GPU of 70 GiB or more (its
     EngineArgs). SGLang: a pool of 0.8 of the tokens of the other layers (--swa-full-tokens-ratio).
     """
-    if unit.kind == "sglang":
+    if unit.family == "sglang":
         if unit.args.get("disable-hybrid-swa-memory") is True:
             return 0, 1.0
         ratio = unit.args.get("swa-full-tokens-ratio", 0.8)
@@ -253,7 +258,7 @@ def _windows(unit: ServedUnit) -> tuple[int, float]:
 def host_memory_of(unit: ServedUnit, ranks: int) -> HostMemory:
     """Return what the options of a unit take of the host's memory on each node."""
     args = {name: plain_argument(value) for name, value in unit.args.items()}
-    return host_memory(unit.kind, args, unit.env, ranks)
+    return host_memory(unit.family, args, unit.env, ranks)
 
 
 def _is_before(version: str, release: str) -> bool:
@@ -268,12 +273,14 @@ def _unknown_options(unit: ServedUnit, shape: ModelShape) -> dict[str, str]:
     found: dict[str, str] = {}
     if kv_format(unit) is None:
         found["cache"] = f"how large keys and values in {unit.args['kv-cache-dtype']} are is not known here"
-    if unit.kind == "vllm" and shape.full_head_dim and _is_before(unit.version, "0.21.0"):
+    if unit.family == "vllm" and shape.full_head_dim and _is_before(unit.version, "0.21.0"):
         # vllm-project/vllm#43308: 55,000 tokens in 50 GB before, 525,000 since.
         found["cache"] = "before vLLM 0.21.0 layers with a window keep more than their window in this model"
-    if shape.token_bytes and (unit.kind == "sglang" or not _is_before(unit.version, "0.26.0")):
+    if shape.token_bytes and (unit.family == "sglang" or not _is_before(unit.version, "0.26.0")):
         # vllm-project/vllm#51041, #54703: a reserve that depends on the batch, 7.5 to 55 KB a token.
         found["cache"] = "its compressed attention is known with vLLM before 0.26.0 only"
+    if pools(unit) and not unit.overhead:
+        found["overhead"] = "what an engine that pools takes beside weights and cache is not known here; write overhead"
     if _has_draft_model(unit):
         found["draft"] = "the lock file has nothing of the draft model, which has weights and a cache of its own"
     return found

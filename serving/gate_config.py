@@ -61,7 +61,7 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
             words.pop()
         else:
             words.append(other.get(before, word))
-    if unit.kind == "sglang":
+    if unit.family == "sglang":
         looks = ["module:sglang"]
     else:
         looks = ["program:vllm"]

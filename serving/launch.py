@@ -18,6 +18,7 @@ from core.model.schema import Rack
 from serving.container_paths import INSIDE_CACHE, INSIDE_MODELS
 from serving.engines.command_line import render
 from serving.engines.option_table import table
+from serving.kinds import engine_options
 from serving.options import ServedUnit, plain_argument
 from serving.rules import MASTER_PORT, RAY_PORT
 
@@ -108,7 +109,7 @@ def rank_argv(rack: Rack, unit: ServedUnit, rank: int, addresses: Mapping[str, I
     names = unit.ranks(rack.nodes)
     head, own = addresses[names[0]], addresses[names[rank]]
     options = _options(unit)
-    if unit.kind == "sglang":
+    if unit.family == "sglang":
         argv = ["python3", "-m", "sglang.launch_server", "--model-path", f"{INSIDE_MODELS}/{unit.model}", *options]
         if len(names) > 1:
             argv += ["--nnodes", str(len(names)), "--node-rank", str(rank), "--dist-init-addr", f"{head}:{MASTER_PORT}"]
@@ -154,7 +155,7 @@ def _options(unit: ServedUnit) -> list[str]:
     split = unit.parallel
     args = {key: plain_argument(value) for key, value in unit.args.items()}
     named = [] if "served-model-name" in args else ["--served-model-name", unit.model]
-    if unit.kind == "sglang":
+    if unit.family == "sglang":
         pairs = {
             "--tp-size": split.tensor,
             "--pp-size": split.pipeline,
@@ -173,15 +174,15 @@ def _options(unit: ServedUnit) -> list[str]:
             **({"--kv-cache-memory-bytes": mebibytes(unit.kv) * 2**20} if unit.kv else {}),
             **({"--shutdown-timeout": seconds(unit.drain)} if _has(unit, "--shutdown-timeout") else {}),
         }
-    expert = ["--enable-expert-parallel"] if split.expert and unit.kind == "vllm" else []
+    expert = ["--enable-expert-parallel"] if split.expert and unit.family == "vllm" else []
     # Without it SGLang has no /metrics, by which the coordinator tells an engine that computes from one that hangs.
-    metrics = ["--enable-metrics"] if unit.kind == "sglang" else []
+    metrics = ["--enable-metrics"] if unit.family == "sglang" else []
     given = [word for name, value in pairs.items() for word in (name, str(value))]
-    return [*named, *given, *expert, *metrics, *render(unit.kind, unit.version, args)]
+    return [*named, *given, *expert, *metrics, *engine_options(unit), *render(unit.family, unit.version, args)]
 
 
 def _has(unit: ServedUnit, option: str) -> bool:
-    known = table(unit.kind)
+    known = table(unit.family)
     release = known.judging(unit.version)
     return release is not None and option in known.of(release)
 
@@ -203,7 +204,7 @@ def _docker(unit: ServedUnit, rank: int, program: str, memory: str, image_id: st
     ]
     if unit.api.key and rank == 0:
         key = f"{UNIT_FILES / unit.name}.key"
-        found += ["--volume", f"{key}:{INSIDE_KEY}:ro"] if unit.kind == "sglang" else ["--env-file", key]
+        found += ["--volume", f"{key}:{INSIDE_KEY}:ro"] if unit.family == "sglang" else ["--env-file", key]
     if ray:
         # claim: serving.ray-token
         found += [word for name, value in RAY_VARIABLES.items() for word in ("--env", f"{name}={value}")]
@@ -224,7 +225,7 @@ def _environment(unit: ServedUnit, head: IPv4Address, own: IPv4Address, ranks: i
     if ranks > 1:
         # NCCL then says once which network it uses: `Using network IB`, or `Socket`.
         found |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
-    if unit.kind == "sglang":
+    if unit.family == "sglang":
         found["SGLANG_HOST_IP"] = str(own)
     else:
         found |= {"VLLM_HOST_IP": str(own), "VLLM_NO_USAGE_STATS": "1"}
@@ -239,6 +240,6 @@ def _environment(unit: ServedUnit, head: IPv4Address, own: IPv4Address, ranks: i
             "TRITON_CACHE_DIR": f"{INSIDE_CACHE}/triton",
             "FLASHINFER_WORKSPACE_BASE": f"{INSIDE_CACHE}/flashinfer",
         }
-        if unit.kind == "vllm" and ranks > 1:
+        if unit.family == "vllm" and ranks > 1:
             found["VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"] = INSIDE_AUTOTUNE
     return dict(sorted({**found, **unit.env}.items()))

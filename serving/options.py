@@ -63,9 +63,18 @@ SharedMemorySize = Annotated[
 ]
 
 
+LOWEST_SHARE = 0.02
+"""2.4 GiB. The smallest units that are published have 0.05."""
+
+
 def _share(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise invalid("{value} is not a share", "write a number, like 0.80")
+    if value < LOWEST_SHARE:
+        given = max(0.0, value * MEMORY_GIB)
+        raise invalid(
+            f"{{value}} is {given:.1f} GiB, in which no engine is known to run", f"write at least {LOWEST_SHARE}"
+        )
     if value > HIGHEST_SHARE:
         left = max(0.0, (1 - value) * MEMORY_GIB)
         raise invalid(f"{{value}} leaves {left:.1f} GiB for the host", f"write at most {HIGHEST_SHARE:.2f}")
@@ -73,7 +82,7 @@ def _share(value: object) -> object:
 
 
 BodySize = Annotated[str, size(1, 1024, "the size of a request", "is not a fit size for a request", "64M")]
-MemoryShare = Annotated[float, Field(ge=0.1, le=HIGHEST_SHARE), BeforeValidator(_share)]
+MemoryShare = Annotated[float, Field(ge=LOWEST_SHARE, le=HIGHEST_SHARE), BeforeValidator(_share)]
 """A share of the memory of a node."""
 
 
@@ -168,11 +177,11 @@ class ServingAnswer(Section):
 
 
 class ServingProbe(Section):
-    """How it is found out that a unit generates: a completion `every` so often, unless tokens flow anyway.
+    """How it is found out that a unit answers: a request of its `kind` `every` so often, unless tokens flow anyway.
 
-    `limit`: time for one completion. `misses`: this many in a row are a failure. `ready`: time for a start, up to the
-    first completion. `answer`: false where none is known, then any clean text that is not empty proves it.
-    After each start, `chat`: also a chat completion must come; `tool`: also a tool call.
+    `limit`: time for one request. `misses`: this many in a row are a failure. `ready`: time for a start, up to the
+    first right answer. `answer`: of a completion; false where none is known, then any clean text that is not empty
+    proves it. `tool`: after each start also a tool call must come.
     """
 
     every: Duration = "60s"
@@ -183,7 +192,6 @@ class ServingProbe(Section):
         Annotated[ServingAnswer, Tag("known")] | Annotated[Literal[False], Tag("unknown")],
         Discriminator(lambda value: "unknown" if value is False else "known"),
     ] = Field(default=ServingAnswer(ask="2+2=", say="4"), examples=['{ask: "2+2=", say: "4"}'])
-    chat: StrictBool = True
     tool: StrictBool = False
 
 
@@ -194,12 +202,18 @@ class ServingFit(Section):
 
 
 class ServedUnit(Section):
-    """One model, served by one engine on one or more nodes: one rank on each, the first of them is the head."""
+    """One model, served by one engine on one or more nodes: one rank on each, the first of them is the head.
+
+    `kind`: what clients ask for, and so what proves it: `chat` a completion and a chat completion, `completion` a
+    completion alone, `embedding` three embeddings of which the near pair is nearer, `score` a ranking with the right
+    document first.
+    """
 
     name: UnitName
     engine: Literal["vllm", "vllm-ray", "sglang"] = Field(examples=["vllm"])
     version: StrictStr = Field(examples=["0.19.1"])
     image: StrictStr = Field(examples=["nvcr.io/nvidia/vllm:26.04-py3"])
+    kind: Literal["chat", "completion", "embedding", "score"] = "chat"
     model: Name = Field(examples=["qwen3-235b-gptq"])
     nodes: Annotated[tuple[HostName, ...] | Literal["all"], BeforeValidator(_nodes)] = Field(
         examples=["[spark1, spark2]"]
@@ -234,7 +248,7 @@ class ServedUnit(Section):
         return self
 
     @property
-    def kind(self) -> Engine:
+    def family(self) -> Engine:
         """The engine by whose options the unit is judged."""
         return "sglang" if self.engine == "sglang" else "vllm"
 

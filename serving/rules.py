@@ -34,7 +34,8 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.options import ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
+from serving.kinds import unfit_model, unfit_probe, unprovable
+from serving.options import LOWEST_SHARE, ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
 
 MASTER_PORT = 29501
 """The port by which the ranks of a unit find each other, on its head."""
@@ -116,13 +117,15 @@ def _unit(
     yield from _names(partial, unit)
     yield from _split(partial, unit)
     yield from _options(unit)
-    yield from unservable(unit, len(unit.ranks(partial.nodes)))
+    yield from unservable(unit)
+    yield from unprovable(unit, len(unit.ranks(partial.nodes)))
+    yield from unfit_probe(unit)
     yield from _ports(partial, serving, unit)
     yield from _direct(unit)
     yield from _environment(unit)
     yield from _secret_arguments(unit)
     yield from _tools(unit)
-    if unit.kv and unit.kind == "sglang":
+    if unit.kv and unit.family == "sglang":
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
     record = partial.records.get(unit.model)
@@ -130,6 +133,7 @@ def _unit(
     yield from _host_memory(partial, unit, found)
     if record:
         yield from _next_token(unit, record)
+        yield from unfit_model(unit, record)
     if record and found:
         yield from _fit(partial, unit, record, found)
 
@@ -173,7 +177,7 @@ def _split(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
 def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
     args = {key: plain_argument(value) for key, value in unit.args.items()}
     try:
-        render(unit.kind, unit.version, args)
+        render(unit.family, unit.version, args)
     except EngineArgumentsError as refused:
         for problem in refused.problems:
             key = problem.option.removeprefix("--")
@@ -201,26 +205,22 @@ def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
     """Tool calls need a parser, and vLLM besides that they are turned on; it ends at its start with half of that."""
     parser = unit.args.get("tool-call-parser")
     automatic = unit.args.get("enable-auto-tool-choice") is True
-    if unit.kind == "vllm" and automatic and not parser:
+    if unit.family == "vllm" and automatic and not parser:
         yield RuleViolation(
             ("args", "enable-auto-tool-choice"),
             "vLLM ends at its start without tool-call-parser",
             "add tool-call-parser, the one of this model, to args",
         )
-    elif unit.kind == "vllm" and parser and not automatic:
+    elif unit.family == "vllm" and parser and not automatic:
         yield RuleViolation(
             ("args", "tool-call-parser"),
             "vLLM gives tool calls as text without enable-auto-tool-choice",
             "add enable-auto-tool-choice: true to args",
         )
-    if unit.probe.tool and not unit.probe.chat:
-        yield RuleViolation(
-            ("probe", "tool"), "a tool call is a chat completion, and chat is false", "remove one of them"
-        )
-    elif unit.probe.tool and not parser:
+    if unit.probe.tool and unit.kind == "chat" and not parser:
         yield RuleViolation(
             ("probe", "tool"),
-            f"{TITLES[unit.kind]} gives tool calls as text without tool-call-parser",
+            f"{TITLES[unit.family]} gives tool calls as text without tool-call-parser",
             "add tool-call-parser, the one of this model, to args",
         )
 
@@ -228,7 +228,7 @@ def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
 def judged_by(unit: ServedUnit) -> str:
     """Return the release whose options a unit is judged by, where it is not the declared version; else nothing."""
     try:
-        release = table(unit.kind).judging(unit.version)
+        release = table(unit.family).judging(unit.version)
     except ValueError:
         return ""
     return release if release and release != unit.version else ""
@@ -361,7 +361,7 @@ def _next_token(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation
     """SGLang's multi-token prediction keeps state that the radix cache of a Mamba model overwrites (reported)."""
     algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
     if (
-        unit.kind == "sglang"
+        unit.family == "sglang"
         and algorithm == "NEXTN"
         and model_type(record) == "nemotron_h"
         and unit.args.get("disable-radix-cache") is not True
@@ -399,7 +399,7 @@ def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) 
         return
     name = next((name for name in (*beside.parts, *HOST_CACHES) if name in unit.args), "")
     most = int((HIGHEST_SHARE - host / memory) * 100) / 100
-    right = f"write at most {most:.2f} at memory, or remove it" if most >= 0.1 else "remove it"
+    right = f"write at most {most:.2f} at memory, or remove it" if most >= LOWEST_SHARE else "remove it"
     yield RuleViolation(
         ("args", name) if name else ("memory",),
         f"takes {host:.1f} GiB of the host's memory on each node, which is that of the GPU: with {unit.memory:.2f} of "
@@ -514,13 +514,13 @@ def _unknowns(
 
 def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
     if release := judged_by(unit):
-        what = f"{TITLES[unit.kind]} {unit.version} is not in the table of options, {release} judges args"
+        what = f"{TITLES[unit.family]} {unit.version} is not in the table of options, {release} judges args"
         yield RuleViolation(("version",), what, "what the image takes can differ")
     if unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1 and _has_no_ray(unit.image):
         what = f"{truncate(unit.image)} has no Ray, by which vllm-ray joins nodes: the gate will refuse each start"
         yield RuleViolation(("image",), what, "write engine: vllm, which needs none, or an image that has it")
     yield from _way_in(unit, gateways)
-    if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
+    if unit.family == "vllm" and unit.cache is None and _compiles_all(unit):
         yield RuleViolation(
             ("args", "compilation-config"),
             "compiles all custom operations at each start, when the weights leave little memory for it",
@@ -544,7 +544,7 @@ def _way_in(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
         # Measured with vLLM 0.32.0; only /v1 asks for the key there.
         beside = (
             "/invocations, /tokenize and more answer without the key"
-            if unit.kind == "vllm"
+            if unit.family == "vllm"
             else "the key is its only guard"
         )
         what = f"{direct} reaches each path and port of the unit on its head, past the gateway: {beside}"

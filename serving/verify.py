@@ -18,7 +18,7 @@ from core.ssh.client import Machine
 from core.ssh.root_shell import COMMAND_SECONDS
 from core.util.managed_file import ManagedFile
 from core.verify.reporter import CheckReporter
-from serving import allowed_addresses, desired, programs
+from serving import allowed_addresses, desired, kinds, programs
 from serving import gateway as gateway
 from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
 from serving.options import ServedUnit, ServingGateway, rdma_is_measured, served_units
@@ -37,11 +37,14 @@ def ask(path, body):
 def status(key):
     return serve_probe.ApiRequest(unit, limit).send("GET", "/v1/models", key=key)[0]
 try:
-    serve_probe.complete(unit, serve_probe.ApiRequest(unit, limit))
-    if unit.probe.chat:
+    dimension = serve_probe.prove(unit, serve_probe.ApiRequest(unit, limit), unit.probe.dimension)
+    proven = [serve_answers.proven_words(unit.probe, dimension)]
+    if unit.probe.kind == "chat":
         serve_answers.judge_chat(*ask("/v1/chat/completions", serve_answers.chat_body(unit.model)))
+        proven.append(serve_answers.CHAT_WORDS)
     key = serve_probe.read_key(unit)
-    found = {{"open": status(None), "keyed": status(key) if key else None, "wrong": status("x" * 24) if key else None}}
+    found = {{"proven": ", ".join(proven), "open": status(None)}}
+    found |= {{"keyed": status(key) if key else None, "wrong": status("x" * 24) if key else None}}
 except serve_unit.ServeError as error:
     found = {{"fault": str(error)}}
 print(json.dumps(found))
@@ -102,12 +105,12 @@ def status(path, body=None, key=None):
     finally:
         connection.close()
 try:
-    for name, body in asked.items():
+    for name, (path, body) in asked.items():
         found[name] = {{
             "without a key": status("/%s/v1/models" % name)[0],
             "with another key": status("/%s/v1/models" % name, key="x" * 24)[0],
             "for its metrics": status("/%s/metrics" % name, key=key)[0],
-            "completion": status("/%s/v1/completions" % name, body, key),
+            "answer": status("/%s%s" % (name, path), body, key),
         }}
 except OSError as error:
     found["fault"] = str(error)
@@ -250,10 +253,10 @@ def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack:
     report.judge(faults)
 
 
-def test_each_unit_completes_and_chats(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+def test_each_unit_answers_as_its_kind_asks(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The head asks its own API: a completion must begin with the answer of rack.yaml, or be a clean text where that
-    has none; a chat completion must be a clean text. With a key the API refuses a request without it, and one with
-    another key.
+    has none; a chat completion must be a clean text; of three embeddings the near pair must be nearer; a ranking must
+    have the right document first. With a key the API refuses a request without it, and one with another key.
     """
     faults = []
     for unit in _headed(rack, node):
@@ -266,7 +269,9 @@ def test_each_unit_completes_and_chats(node: Node, machine: Machine, rack: Rack,
         name = f"{node.name}: unit {unit.name}"
         if "fault" in found:
             faults.append(f"{name}: {found['fault']}")
-        elif unit.api.key is None:
+            continue
+        report.note(f"{name}: {found['proven']}")
+        if unit.api.key is None:
             if found["open"] != 200:
                 faults.append(f"{name}: /v1/models has HTTP status {found['open']}, wanted 200")
         else:
@@ -308,7 +313,7 @@ def test_the_ranks_of_each_unit_use_rdma(
     excluded: frozenset[str],
     report: CheckReporter,
 ) -> None:
-    """The RDMA devices of each node of a unit move bytes while its head asks for a completion."""
+    """The RDMA devices of each node of a unit move bytes while its head asks it, as its kind does."""
     if not rdma_is_measured(rack):
         pytest.skip("rack.yaml has serving.rdma_proof: none")
     faults = []
@@ -332,7 +337,7 @@ def test_the_ranks_of_each_unit_use_rdma(
             if not after:
                 faults.append(f"{name}: unit {unit.name}: no device in NCCL_IB_HCA of {FABRIC_ENVIRONMENT}")
             elif not any(words > before[name].get(device, 0) for device, words in after.items()):
-                what = f"{', '.join(after)} moved 0 bytes during a completion"
+                what = f"{', '.join(after)} moved 0 bytes during a request"
                 faults.append(f"{name}: unit {unit.name}: the ranks do not use RDMA: {what}")
     report.judge(faults)
 
@@ -457,19 +462,14 @@ def test_the_gateway_runs_and_starts_at_boot(node: Node, machine: Machine, rack:
 
 
 def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
-    """Over TLS with its certificate: 401 without the key of a client, 404 beside /v1, a completion with a key, and 503
-    of a unit that is declared down.
+    """Over TLS with its certificate: 401 without the key of a client, 404 beside /v1, an answer with a key, and 503 of
+    a unit that is declared down.
     """
     declared = _gateway(rack, node)
     units = served_units(rack)
+    requests = {unit.name: kinds.request(unit) for unit in units.values()}
     asked = {
-        unit.name: {
-            "model": desired.served_name(unit),
-            "prompt": unit.probe.answer.ask if unit.probe.answer else "2+2=",
-            "max_tokens": 8,
-            "temperature": 0,
-        }
-        for unit in units.values()
+        name: (path, {"model": desired.served_name(units[name]), **body}) for name, (path, body, _) in requests.items()
     }
     text = _ASK_GATEWAY.format(
         host=gateway.address(rack, declared),
@@ -487,7 +487,7 @@ def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: R
         [] if found.pop("certificate", True) else [f"{node.name}: the gateway has another certificate than its file"]
     )
     for name, answers in found.items():
-        status, body = answers.pop("completion")
+        status, body = answers.pop("answer")
         right = {"without a key": 401, "with another key": 401, "for its metrics": 404}
         faults += [
             f"{node.name}: a request {how} to unit {name} has HTTP status {answers[how]}, wanted {wanted}"
@@ -495,9 +495,8 @@ def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: R
             if answers[how] != wanted
         ]
         wanted = 200 if units[name].state == "up" else 503
-        if status != wanted or (wanted == 200 and "choices" not in body):
+        path, _, word = requests[name]
+        if status != wanted or (wanted == 200 and word not in body):
             what = printable_line(body)[:200]
-            faults.append(
-                f"{node.name}: a completion of unit {name} has HTTP status {status} ({what}), wanted {wanted}"
-            )
+            faults.append(f"{node.name}: {path} of unit {name} has HTTP status {status} ({what}), wanted {wanted}")
     report.judge(faults)

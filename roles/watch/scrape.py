@@ -69,7 +69,7 @@ def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
                 "labels": {"unit": unit.name, "node": unit.ranks(rack.nodes)[0]},
             }
             for unit in watched_units(rack)
-            if unit.kind == kind
+            if unit.family == kind
         ]
         if targets:
             yield {"job_name": kind, "static_configs": targets}

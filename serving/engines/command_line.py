@@ -29,6 +29,7 @@ LAUNCHER_OPTIONS: Mapping[str, str] = {
     "kv-cache-memory-bytes": "follows from the key kv of the unit",
     "shutdown-timeout": "follows from the key drain of the unit",
     **dict.fromkeys(("enable-expert-parallel", "ep-size"), "follows from the key parallel.expert of the unit"),
+    **dict.fromkeys(("runner", "task", "is-embedding"), "follows from the key kind of the unit"),
     "enable-metrics": "is set for each unit: its metrics tell an engine that computes from one that hangs",
     "disable-log-stats": "turns off the metrics that tell an engine that computes from one that hangs",
     "config": "names a file with more options, which no check reads",

@@ -1,23 +1,42 @@
-"""What an answer of an engine proves: the text of a completion, of a chat completion, and a tool call. Pure.
+"""What an answer of an engine proves: a completion, a chat completion, a tool call, embeddings and a ranking. Pure.
 
 An engine whose kernels compute nonsense answers with status 200 at full speed (reported for 4-bit weights on GB10). So
 a text is judged: it must be clean, and begin with the known answer where one is declared. Six forms of garbage are
 refused: an empty text, one character without end, one word without end, replacement characters, characters that are no
-text, and another answer.
+text, and another answer. An engine that pools answers with numbers: of embeddings the near pair must be nearer, of a
+ranking the right document must be first.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from serve_unit import CompletionProbe, ServeError, line
+from serve_unit import ServeError, UnitProbe, line
+
+EMBEDDED = (
+    "How do I reset my password?",
+    "I forgot my password. How can I reset it?",
+    "The ripe apples fell from the tree into the wet grass.",
+)
+"""Texts of which the first two mean one thing, and the third another."""
+NEARER = 0.9
+"""The distance of the near pair (1 - cosine) is at most this part of the distance of each to the third text.
+
+Of vectors of random numbers one pair is always the nearest, by less than a tenth from some hundred numbers on."""
+RANKED = "What is the capital of France?"
+DOCUMENTS = ("A bicycle has two wheels, a saddle and a chain.", "Paris is the capital of France.")
+"""A wrong document and the right one: in this order, which an engine that does not rank keeps."""
+NOT_SERVED = (400, 404, 405, 422, 501)
+"""HTTP status by which an engine says that it does not serve what a kind asks for. Waiting does not mend it."""
 
 CHAT_QUESTION = "What is 2+2? Answer with the number only."
 CHAT_TOKENS = 64
+CHAT_WORDS = "a chat completion gave a clean text"
 TOOL = "sparkrack_add"
 TOOL_QUESTION = f"Call the function {TOOL} to add 2 and 2."
 TOOL_TOKENS = 1024
@@ -119,13 +138,122 @@ def _begins(text: str, answer: str) -> bool:
 # Questions and what their answers prove
 
 
-def completion_words(probe: CompletionProbe) -> str:
-    """Return what a right completion has proven, as a clause."""
+def question(probe: UnitProbe, model: str) -> tuple[str, dict[str, Any]]:
+    """Return path and body of the request that proves a unit. Both engines take them, in each release of the table."""
+    if probe.kind == "embedding":
+        return "/v1/embeddings", {"model": model, "input": list(EMBEDDED)}
+    if probe.kind == "score":
+        return "/v1/rerank", {"model": model, "query": RANKED, "documents": list(DOCUMENTS)}
+    body = {"model": model, "prompt": probe.prompt, "max_tokens": probe.max_tokens, "temperature": 0}
+    return "/v1/completions", body
+
+
+def proven_words(probe: UnitProbe, dimension: int) -> str:
+    """Return what a right answer has proven, as a clause; `dimension`: the numbers of each embedding."""
+    if probe.kind == "embedding":
+        return f"three embeddings of {dimension} numbers, the near pair nearer"
+    if probe.kind == "score":
+        return "a ranking with the right document first"
     return "a completion gave the known answer" if probe.answer else "a completion gave a clean text"
 
 
-def judge_completion(probe: CompletionProbe, content: bytes, shown: str) -> None:
-    """Raise WrongAnswerError unless the body of a completion has a right text; `shown`: the body in a message."""
+# claim: serving.kinds
+def judge(probe: UnitProbe, content: bytes, shown: str, dimension: int) -> int:
+    """Raise WrongAnswerError unless the body of an answer proves the unit.
+
+    Args:
+        probe: the probe.
+        content: the body.
+        shown: the body in a message.
+        dimension: the numbers that an embedding must have; 0: any number of them.
+
+    Returns the numbers of each embedding, 0 where none was asked for.
+    """
+    if probe.kind == "embedding":
+        return _judge_embeddings(content, shown, dimension)
+    if probe.kind == "score":
+        _judge_ranking(content, shown)
+    else:
+        _judge_completion(probe, content, shown)
+    return 0
+
+
+def not_served(probe: UnitProbe, status: int, shown: str) -> WrongAnswerError:
+    """Return the error of an engine that does not serve what the kind of a unit asks for, with the remedy."""
+    if probe.noun == "completion":
+        right = "a model that pools completes no text: write kind: embedding, or score"
+    else:
+        other = "score" if probe.kind == "embedding" else "embedding"
+        right = f"write the kind of this model: chat, completion or {other}"
+    return WrongAnswerError(f"the {probe.noun} has HTTP status {status}: {shown}; {right}")
+
+
+def _judge_embeddings(content: bytes, shown: str, dimension: int) -> int:
+    """An embedding that an engine cannot write as JSON, such as NaN, is null in its answer, or NaN."""
+    try:
+        found = {one["index"]: one["embedding"] for one in json.loads(content)["data"]}
+        vectors = [found.pop(place) for place in range(len(EMBEDDED))]
+    except (ValueError, LookupError, TypeError):
+        raise WrongAnswerError(f"no embeddings: {shown}") from None
+    if found or not all(isinstance(vector, list) and vector for vector in vectors):
+        raise WrongAnswerError(f"no embeddings: {shown}")
+    for place, vector in enumerate(vectors, 1):
+        name = f"embedding {place} of {len(vectors)}"
+        if odd := [value for value in vector if not _is_finite(value)]:
+            raise WrongAnswerError(f"{name} has a value that is not a finite number ({_shown_value(odd[0])})")
+        if not any(vector):
+            raise WrongAnswerError(f"{name} is all zeros")
+    sizes = [len(vector) for vector in vectors]
+    if len(set(sizes)) > 1:
+        raise WrongAnswerError(f"the embeddings have {sizes[0]}, {sizes[1]} and {sizes[2]} numbers")
+    if dimension and sizes[0] != dimension:
+        raise WrongAnswerError(f"the embeddings have {sizes[0]} numbers, expected {dimension}")
+    first, second, third = vectors
+    near, others = similarity(first, second), (similarity(first, third), similarity(second, third))
+    if not all(1 - near < NEARER * (1 - other) for other in others):
+        raise WrongAnswerError(
+            f"the embeddings of two near texts are not nearer ({near:.2f}) than each is to a third "
+            f"({others[0]:.2f}, {others[1]:.2f})"
+        )
+    return sizes[0]
+
+
+def similarity(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the cosine of the angle between two vectors of finite numbers that are not all zero."""
+    # The square of a large number is infinite, and that of a small one is 0.
+    largest, also = max(map(abs, one)), max(map(abs, other))
+    left, right = [value / largest for value in one], [value / also for value in other]
+    product = math.fsum(a * b for a, b in zip(left, right, strict=True))
+    return product / math.sqrt(math.fsum(a * a for a in left) * math.fsum(b * b for b in right))
+
+
+def _judge_ranking(content: bytes, shown: str) -> None:
+    """vLLM answers with an object whose `results` have a `relevance_score`, SGLang with a list of `score`."""
+    try:
+        answer = json.loads(content)
+        results = answer["results"] if isinstance(answer, dict) else answer
+        scores = {one["index"]: one["relevance_score" if "relevance_score" in one else "score"] for one in results}
+        wrong, right = scores[0], scores[1]
+    except (ValueError, LookupError, TypeError):
+        raise WrongAnswerError(f"no ranking: {shown}") from None
+    if len(results) != len(DOCUMENTS):
+        raise WrongAnswerError(f"no ranking: {shown}")
+    for score in (right, wrong):
+        if not _is_finite(score):
+            raise WrongAnswerError(f"a score is not a finite number ({_shown_value(score)})")
+    if not right > wrong:
+        raise WrongAnswerError(f"the right document has the score {right:g}, the wrong one {wrong:g}")
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _shown_value(value: object) -> str:
+    return line(json.dumps(value), 40)
+
+
+def _judge_completion(probe: UnitProbe, content: bytes, shown: str) -> None:
     choice = _choice(content, shown, "completion")
     text = choice.get("text")
     if not isinstance(text, str):
@@ -217,11 +345,11 @@ def _refused(what: str, status: int, shown: str) -> ServeError:
         return ServeError(text)
     if "chat template" in shown.lower() or "chat_template" in shown:
         # Both engines need one since transformers 4.44 has no default.
-        text += "; its model has no chat template: use a model that has one, or write probe.chat: false"
+        text += "; its model has no chat template: use a model that has one, or write kind: completion"
     elif "tool" in shown.lower() and what == "tool call":
         text += "; write tool-call-parser in args, for vLLM with enable-auto-tool-choice, or remove probe.tool"
     elif what == "chat completion":
-        text += "; write probe.chat: false only if no client chats"
+        text += "; write kind: completion only if no client chats"
     return WrongAnswerError(text)
 
 
@@ -229,15 +357,15 @@ Ask = Callable[[str, Mapping[str, Any]], "tuple[int, bytes, str]"]
 """Sends a body to a path of the API. Returns status, body, and the body as it may stand in a message."""
 
 
-def prove_start(probe: CompletionProbe, model: str, ask: Ask) -> list[str]:
-    """Ask for what is asked once after a start, beside the completion, and return what it has proven.
+def prove_start(probe: UnitProbe, model: str, ask: Ask) -> list[str]:
+    """Ask for what is asked once after a start, beside what proves the unit, and return what it has proven.
 
     Raises ServeError with a clause that says what failed.
     """
     proven = []
-    if probe.chat:
+    if probe.kind == "chat":
         judge_chat(*ask("/v1/chat/completions", chat_body(model)))
-        proven.append("a chat completion gave a clean text")
+        proven.append(CHAT_WORDS)
     if probe.tool:
         judge_tool(*ask("/v1/chat/completions", tool_body(model)))
         proven.append("a tool call named the right function")

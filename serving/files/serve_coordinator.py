@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""The coordinator of a served unit: on the head node, it lets all ranks run or none, and proves the unit by
-completions.
+"""The coordinator of a served unit: on the head node, it lets all ranks run or none, and proves the unit by answers
+of its engine.
 
     serve_coordinator.py UNIT-FILE run       the service
     serve_coordinator.py UNIT-FILE up        desired state the unit up; --anyway also on a node that is not as after a
@@ -176,7 +176,7 @@ class CoordinatorServer:
 
 
 class Prober:
-    """Proves the running generation, in a thread of its own: a completion, or metrics that move.
+    """Proves the running generation, in a thread of its own: a right answer, or metrics that move.
 
     `clock` and `sleep`: the monotonic clock, and what waits by it.
     """
@@ -233,19 +233,20 @@ class Prober:
             else:
                 # What has moved since the first miss is progress still at the second one.
                 self._seen = self._seen if misses else found
-                self._complete(generation, times.probe_limit)
+                self._ask(generation, times.probe_limit)
 
     def _prove_start(self, generation: int) -> None:
-        """Ask for all that a start must prove: a completion, a chat completion, a tool call, and RDMA in use."""
+        """Ask for all that a start must prove: what its kind asks for, a tool call, and RDMA in use."""
         times, begun, remark = self.unit.times, self._clock(), ""
         with self.lock:
             before = {rank: report.rdma for rank, report in self.lifecycle.reports.items()}
+            expected = self.lifecycle.expected_dimension
 
         def ask(path: str, body: Mapping[str, Any]) -> tuple[int, bytes, str]:
             return serve_probe.post(self.unit, self._begin(generation, times.first_limit), path, body)
 
         try:
-            serve_probe.complete(self.unit, self._begin(generation, times.first_limit))
+            dimension = serve_probe.prove(self.unit, self._begin(generation, times.first_limit), expected, start=True)
             seconds = self._clock() - begun
             beside = serve_answers.prove_start(self.unit.probe, self.unit.model, ask)
             if self.unit.rdma != "ignored":
@@ -253,7 +254,7 @@ class Prober:
                 beside += [] if remark else ["each rank moved bytes by RDMA"]
         except ServeError as error:
             ours = isinstance(error, serve_probe.KeyFileError)
-            self._set_probe_fault(f"no completion can be asked for: {error}" if ours else "")
+            self._set_probe_fault(f"no {self.unit.probe.noun} can be asked for: {error}" if ours else "")
             if isinstance(error, serve_answers.WrongAnswerError):
                 with self.lock:
                     self.lifecycle.refused(generation, str(error), self._clock())
@@ -263,7 +264,8 @@ class Prober:
             return
         self._set_probe_fault("")
         with self.lock:
-            self.lifecycle.proved(generation, seconds, False, self._clock(), beside=beside, remark=remark)
+            now = self._clock()
+            self.lifecycle.proved(generation, seconds, False, now, beside=beside, remark=remark, dimension=dimension)
             starting = self.lifecycle.record.state == "starting"
         # What the probe itself adds to the counters is not taken for load.
         self._seen = self._progress()
@@ -271,7 +273,7 @@ class Prober:
 
     def _prove_rdma(self, generation: int, before: Mapping[int, serve_rdma.Counters]) -> str:
         """Return why the ranks are not proven to use RDMA where rack.yaml allows that, from their reports before and
-        after the completion; nothing if they do. Raises WrongAnswerError where it does not allow it, ServeError when
+        after the request; nothing if they do. Raises WrongAnswerError where it does not allow it, ServeError when
         the start ends before all have reported.
         """
         with self.lock:
@@ -291,11 +293,11 @@ class Prober:
             raise serve_answers.WrongAnswerError(fault)
         return fault
 
-    def _complete(self, generation: int, limit: float) -> None:
-        """Ask for a completion, and set what is done next, and when."""
+    def _ask(self, generation: int, limit: float) -> None:
+        """Ask for what the kind of the unit is, and set what is done next, and when."""
         times, begun = self.unit.times, self._clock()
         with self.lock:
-            misses = self.lifecycle.misses
+            misses, expected = self.lifecycle.misses, self.lifecycle.expected_dimension
         looks: list[Mapping[str, float]] = []
         # SGLang counts a prompt before it computes it: what the probe itself moves so is not progress.
         look = threading.Timer(min(times.lease, limit / 2), lambda: looks.append(self._progress()))
@@ -303,10 +305,10 @@ class Prober:
         look.start()
         request = self._begin(generation, limit)
         try:
-            serve_probe.complete(self.unit, request)
+            dimension = serve_probe.prove(self.unit, request, expected)
         except ServeError as error:
             ours = isinstance(error, serve_probe.OwnFaultError)
-            self._set_probe_fault(f"no completion can be asked for: {error}" if ours else "")
+            self._set_probe_fault(f"no {self.unit.probe.noun} can be asked for: {error}" if ours else "")
             if ours:
                 self._due = self._clock() + times.probe_interval
             elif isinstance(error, serve_probe.BusyError):
@@ -326,7 +328,8 @@ class Prober:
         else:
             self._set_probe_fault("")
             with self.lock:
-                self.lifecycle.proved(generation, self._clock() - begun, False, self._clock())
+                now = self._clock()
+                self.lifecycle.proved(generation, now - begun, False, now, dimension=dimension)
             # What the probe itself adds to the counters is not taken for load.
             self._seen = self._progress()
             self._due = self._clock() + times.probe_interval
@@ -334,7 +337,7 @@ class Prober:
             look.cancel()
 
     def _judge(self, generation: int) -> None:
-        """Take a completion that failed for a miss, unless the engine has computed meanwhile."""
+        """Take a request that failed for a miss, unless the engine has computed meanwhile."""
         found, failed, self._failed = self._progress(), self._failed, ""
         if serve_probe.moved(self.unit, self._seen, found):
             self._alive(generation, "counters rise")
@@ -359,7 +362,7 @@ class Prober:
                 return
             before, self.lifecycle.probe_fault = self.lifecycle.probe_fault, line(text)
         if before != line(text):
-            log(text or "completions can be asked for again")
+            log(text or f"{self.unit.probe.noun}s can be asked for again")
 
     def _drain(self, generation: int) -> None:
         """Count the requests once, while a unit that is asked to stop lets them end."""

@@ -33,7 +33,8 @@ class UnitRecord:
     """What outlives the coordinator. Times are seconds since 1970. `boots`: the boot ID of each rank's node at the
     start of the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran.
     `anyway`: the latest desired state was to start although a node was not as after a boot. `remark`: what its start
-    has shown, and rack.yaml allows: that the ranks do not use RDMA.
+    has shown, and rack.yaml allows: that the ranks do not use RDMA. `dimension`: the numbers of each embedding, as the
+    first answer with the files of version `dimension_of` had them; 0 of other kinds.
     """
 
     name: str
@@ -53,6 +54,8 @@ class UnitRecord:
     anyway: bool = False
     transitions: list[list[Any]] = field(default_factory=list)
     remark: str = ""
+    dimension: int = 0
+    dimension_of: str = ""
 
     @classmethod
     def of(cls, values: dict[str, Any], name: str) -> UnitRecord:
@@ -196,7 +199,7 @@ class UnitLifecycle:
         self.reports: dict[int, AgentReport] = {}
         self.misses = 0
         self.requests: int | None = None
-        self.last_probe = "no completion was tried"
+        self.last_probe = f"no {unit.probe.noun} was tried"
         self.unsaved = ""
         self.probe_fault = ""
         self.witness = 0
@@ -282,29 +285,39 @@ class UnitLifecycle:
         beside: Sequence[str] = (),
         remark: str = "",
         why: str = "counters rise",
+        dimension: int = 0,
     ) -> None:
-        """Take a right completion, which took so many seconds, or with `busy` a sign of life instead: `why`.
+        """Take a right answer, which took so many seconds, or with `busy` a sign of life instead: `why`.
 
-        `beside`: what the start has proven beside it, a clause each; `remark`: what it has shown and rack.yaml allows.
+        `beside`: what the start has proven beside it, a clause each; `remark`: what it has shown and rack.yaml allows;
+        `dimension`: the numbers of each embedding.
         """
         record = self.record
         if generation != record.generation or record.state not in RUNNING:
             return
         self.misses = 0
         if not busy:
-            record.figures["completion_s"] = round(seconds, 3)
-        completed = serve_answers.completion_words(self.unit.probe)
+            record.figures[f"{self.unit.probe.noun}_s"] = round(seconds, 3)
+        if dimension:
+            record.dimension, record.dimension_of = dimension, self.unit.version
+        answered = serve_answers.proven_words(self.unit.probe, record.dimension)
         if record.state == "starting":
             if busy or not all(self._runs(rank) for rank in self.unit.ranks):
                 return
             record.proven = self._clock()
             record.figures["ready_s"] = round(self._ran(now), 1)
             record.remark = remark
-            self._serve("ready", ", ".join((completed, *beside)), now)
+            self._serve("ready", ", ".join((answered, *beside)), now)
         elif record.state == "ready" and busy:
             self._serve("busy", why, now)
         elif record.state == "busy" and not busy:
-            self._serve("ready", completed, now)
+            self._serve("ready", answered, now)
+
+    @property
+    def expected_dimension(self) -> int:
+        """The numbers that each embedding must have: as declared, or as the first answer had; 0 when none is known."""
+        record, declared = self.record, self.unit.probe.dimension
+        return declared or (record.dimension if record.dimension_of == self.unit.version else 0)
 
     def _serve(self, state: str, proven: str, now: float) -> None:
         self._enter(state, f"{proven}; remark: {self.record.remark}" if self.record.remark else proven, now)
@@ -332,7 +345,7 @@ class UnitLifecycle:
             self._enter("stopping", f"asked to stop; no request ran after {now - self._entered:.1f} s", now)
 
     def missed(self, generation: int, reason: str, now: float) -> None:
-        """Take a completion that failed while no counter rose. The reason is a clause, such as `no answer in 60 s`."""
+        """Take a request that failed while no counter rose. The reason is a clause, such as `no answer in 60 s`."""
         record = self.record
         if generation != record.generation or record.state not in RUNNING:
             return
@@ -344,7 +357,7 @@ class UnitLifecycle:
             return
         self.misses += 1
         if self.misses >= self.unit.times.probe_misses:
-            text = f"{self.misses} completions in a row failed and no counter rose: {self.last_probe}"
+            text = f"{self.misses} {self.unit.probe.noun}s in a row failed and no counter rose: {self.last_probe}"
             self._enter("stuck", text, now, cause="failed")
             self._hangs = True
 
@@ -365,7 +378,7 @@ class UnitLifecycle:
                     left = "0 ran at the last look"
                 self._enter("stopping", f"asked to stop; {times.drain:g} s for requests are over, {left}", now)
             elif record.state == "starting" and now - self._entered > times.ready_limit and not self.probe_fault:
-                text = f"no correct completion within {times.ready_limit:g} s: {self.last_probe}"
+                text = f"no correct {self.unit.probe.noun} within {times.ready_limit:g} s: {self.last_probe}"
                 self._enter("stopping", text, now, cause="failed")
                 self._hangs = True
         elif record.state == "gating":
@@ -453,7 +466,7 @@ class UnitLifecycle:
             record.started, record.proven = self._clock(), 0.0
             record.figures = {"gates_s": round(now - self._entered, 1)}
             self._begun = now
-            self.misses, self.last_probe, record.remark = 0, "no completion was tried", ""
+            self.misses, self.last_probe, record.remark = 0, f"no {self.unit.probe.noun} was tried", ""
             self._enter("starting", f"all gates passed{self._remarks()}", now)
         elif now - self._entered > limit:
             states = []

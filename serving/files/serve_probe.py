@@ -1,6 +1,6 @@
-"""Proof that an engine serves: a right completion through its OpenAI API, or metrics that move.
+"""Proof that an engine serves: a right answer of its API to what the kind of the unit asks for, or metrics that move.
 
-What a text proves: serve_answers.py.
+What an answer proves: serve_answers.py.
 
 /health is not asked: an engine answers it with 200 beside a dead rank (seen with vLLM 0.32).
 """
@@ -94,17 +94,26 @@ def read_key(unit: ServedUnit) -> str | None:
     return key.decode("ascii")
 
 
-def complete(unit: ServedUnit, request: ApiRequest) -> None:
-    """Ask for a completion. Raises ServeError with a clause that says why this is not a proof: WrongAnswerError of
-    serve_answers when its text is not right, BusyError when the engine takes no request now, OwnFaultError when the
-    fault is here.
+def prove(unit: ServedUnit, request: ApiRequest, dimension: int = 0, *, start: bool = False) -> int:
+    """Ask for what the kind of a unit is: a completion, three embeddings, or a ranking.
+
+    Args:
+        unit: the unit.
+        request: its request.
+        dimension: the numbers that an embedding must have; 0: any number of them.
+        start: whether the unit has not served yet: then a status that says that the engine does not serve the kind is a
+            wrong answer.
+
+    Returns the numbers of each embedding, 0 of other kinds. Raises ServeError with a clause that says why this is not a
+    proof: WrongAnswerError of serve_answers when the answer is not right, BusyError when the engine takes no request
+    now, OwnFaultError when the fault is here.
     """
-    probe = unit.probe
-    body = {"model": unit.model, "prompt": probe.prompt, "max_tokens": probe.max_tokens, "temperature": 0}
-    status, content, shown = post(unit, request, "/v1/completions", body)
+    status, content, shown = post(unit, request, *serve_answers.question(unit.probe, unit.model))
+    if status in serve_answers.NOT_SERVED and start:
+        raise serve_answers.not_served(unit.probe, status, shown)
     if status != 200:
         raise refusal(status)(f"HTTP status {status}: {shown}")
-    serve_answers.judge_completion(probe, content, shown)
+    return serve_answers.judge(unit.probe, content, shown, dimension)
 
 
 def post(unit: ServedUnit, request: ApiRequest, path: str, body: Mapping[str, Any]) -> tuple[int, bytes, str]:

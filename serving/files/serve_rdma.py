@@ -96,5 +96,5 @@ def fault(ranks: Sequence[ServedRank], before: Mapping[int, Counters], after: Ma
         elif unread := [name for name, count in moved.items() if count is None]:
             found.append(f"{rank.node}: the counters of {', '.join(unread)} cannot be read{said}")
         else:
-            found.append(f"{rank.node}: {', '.join(moved)} moved 0 bytes during a completion{said}")
+            found.append(f"{rank.node}: {', '.join(moved)} moved 0 bytes during a request{said}")
     return f"the ranks do not use RDMA: {'; '.join(found)}" if found else ""

@@ -15,8 +15,8 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     service      the rank's systemd service; default sparkrack-serve-NAME.service
     systemctl    command that controls it; default ["systemctl"]
     journalctl   command that prints the kernel's log; default ["journalctl"]
-    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...], "gauges": [...], "chat": true,
-                 "tool": false}
+    probe        {"kind": "chat", "prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...], "gauges": [...],
+                 "tool": false, "dimension": 0}
     rdma         of the ranks, after a start: required, remark (it is said when they do not use it) or ignored
     times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 5400, first_limit 300,
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1, evidence 3; and probe_misses 2
@@ -49,13 +49,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 LINE_LIMIT = 65536
+KINDS = ("chat", "completion", "embedding", "score")
+"""What a unit is asked for: completions and chats, completions alone, embeddings, or a ranking of documents."""
+LARGEST_DIMENSION = 65536
 COUNTERS = {
     "vllm": ("vllm:iteration_tokens_total_count", "vllm:generation_tokens_total", "vllm:prompt_tokens_total"),
     "sglang": ("sglang:realtime_tokens_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
 }
 """Counters that rise while an engine computes. Those of vLLM rise with each step that has an output, which a part of a
-long prompt has not (0.32, v1/engine/async_llm.py). Of SGLang, `realtime_tokens_total` rises with the steps (0.5.9 and
-later), the others when a request has finished (managers/tokenizer_manager.py)."""
+long prompt has not (0.32, v1/engine/async_llm.py); embeddings and scores are outputs, too (measured, 0.32). Of SGLang,
+`realtime_tokens_total` rises with the steps (0.5.9 and later), the others when a request has finished
+(managers/tokenizer_manager.py); both also where it pools (managers/scheduler_output_processor_mixin.py)."""
 GAUGES = {"vllm": ("vllm:kv_cache_usage_perc",), "sglang": ("sglang:num_used_tokens",)}
 """Gauges that change while an engine computes, also within a long prompt: the tokens in its cache. SGLang sets its
 gauge with each part of a prompt and every 40 steps of decoding; 0.5.4 and 0.5.6 have nothing else that moves."""
@@ -128,21 +132,28 @@ class RestartBudget:
 
 
 @dataclass(frozen=True)
-class CompletionProbe:
-    """The completion that proves a unit, and what shows without one that its engine computes.
+class UnitProbe:
+    """The request that proves a unit, and what shows without one that its engine computes.
 
-    `answer`: the word with which the completion begins; with an empty one any clean text proves it. `counters`: one
-    that rises is progress. `gauges`: one that changes while the engine has requests is progress, too. `chat`, `tool`:
-    whether a chat completion and a tool call are asked for once after each start.
+    `kind`: what is asked for; with `chat` a chat completion is asked for as well, once after each start, and with
+    `tool` a tool call. `answer`: the word with which the completion begins; with an empty one any clean text proves it.
+    `dimension`: the numbers of an embedding; 0: those of the first answer. `counters`: one that rises is progress.
+    `gauges`: one that changes while the engine has requests is progress, too.
     """
 
+    kind: str = "chat"
     prompt: str = "2+2="
     answer: str = "4"
     max_tokens: int = 8
     counters: tuple[str, ...] = ()
     gauges: tuple[str, ...] = ()
-    chat: bool = True
     tool: bool = False
+    dimension: int = 0
+
+    @property
+    def noun(self) -> str:
+        """What is asked for, as a word: completion, embedding or ranking."""
+        return {"embedding": "embedding", "score": "ranking"}.get(self.kind, "completion")
 
 
 @dataclass(frozen=True)
@@ -161,7 +172,7 @@ class ServedUnit:
     systemctl: tuple[str, ...]
     journalctl: tuple[str, ...]
     requests: tuple[str, ...] = REQUESTS["vllm"]
-    probe: CompletionProbe = field(default_factory=CompletionProbe)
+    probe: UnitProbe = field(default_factory=UnitProbe)
     times: ServeTimes = field(default_factory=ServeTimes)
     restart: RestartBudget = field(default_factory=RestartBudget)
     boot: str = "hold"
@@ -271,7 +282,7 @@ def load_unit(path: str) -> ServedUnit:
         raise ServeError(f"{path}: head: unknown key 'key_file'")
     api, key_file = top.endpoint("api")
     probe = _Section(f"{path}: probe", top.values.pop("probe", {}))
-    default = CompletionProbe()
+    default = UnitProbe()
     unit = ServedUnit(
         name=name,
         model=top.text("model"),
@@ -284,14 +295,21 @@ def load_unit(path: str) -> ServedUnit:
         service=top.text("service", f"sparkrack-serve-{name}.service"),
         systemctl=top.words("systemctl", ["systemctl"]),
         journalctl=top.words("journalctl", ["journalctl"]),
-        probe=CompletionProbe(
+        probe=UnitProbe(
+            probe.one_of("kind", *KINDS, default=default.kind),
             probe.text("prompt", default.prompt),
             probe.take("answer", str, str.isprintable, "a text", default.answer),
             probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
             probe.words("counters", list(COUNTERS[engine])),
             probe.words("gauges", list(GAUGES[engine])),
-            probe.flag("chat", default.chat),
             probe.flag("tool", default.tool),
+            probe.take(
+                "dimension",
+                int,
+                lambda number: 0 <= number <= LARGEST_DIMENSION,
+                f"0 to {LARGEST_DIMENSION}",
+                default.dimension,
+            ),
         ),
         requests=REQUESTS[engine],
         times=top.numbers("times", ServeTimes),

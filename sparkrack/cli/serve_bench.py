@@ -18,6 +18,7 @@ from core.util.command_error import CommandError
 from core.util.tables import print_whole
 from serving.engines import bench_tool
 from serving.engines.bench_tool import BenchCase
+from serving.kinds import bench_fault
 from serving.options import select_unit
 from sparkrack.cli.options import json_option, rack_option
 from sparkrack.serving import bench_record as records
@@ -54,7 +55,7 @@ def bench(unit: str, save: bool, quick: bool, rack: Path, as_json: bool) -> None
     chosen = select_unit(found, unit)
     kind: Kind = "quick" if quick else "full"
     matrix = list(bench_tool.cases(chosen.context, chosen.sequences, quick=quick))
-    if fault := bench_tool.release_fault(chosen.kind, chosen.version):
+    if fault := bench_fault(chosen) or bench_tool.release_fault(chosen.family, chosen.version):
         raise CommandError(fault)
     if all(reason for _, reason in matrix):
         raise CommandError(f"unit {unit} can serve no measurement: {matrix[0][0]} {matrix[0][1]}")

@@ -22,7 +22,13 @@ from sparkrack.serving.unit_status import ServeStatus, UnitStatus, build_serve_s
 from sparkrack.status.render import span
 from sparkrack.terminal.progress import show_progress
 
-_FIGURES = {"gates_s": "gates", "ready_s": "start to ready", "completion_s": "latest completion"}
+_FIGURES = {
+    "gates_s": "gates",
+    "ready_s": "start to ready",
+    "completion_s": "latest completion",
+    "embedding_s": "latest embeddings",
+    "ranking_s": "latest ranking",
+}
 
 
 @click.command()

@@ -20,7 +20,7 @@ POLL_SECONDS = 2.0
 UNIT_CHECKS = frozenset(
     (
         "test_each_unit_is_up_or_down_as_declared",
-        "test_each_unit_completes_and_chats",
+        "test_each_unit_answers_as_its_kind_asks",
         "test_the_ranks_of_each_unit_use_rdma",
         "test_each_rank_is_in_its_slice",
         "test_the_kernel_closes_each_rank_to_other_machines",

@@ -87,7 +87,7 @@ class UnitHead:
         found = self._ask(shlex.join(["docker", "inspect", "--format", "{{.Id}} {{.Image}}", self._name])).split()
         if len(found) != 2:
             raise BenchError(f"{self.node}: docker describes the container {self._name} in an unknown form")
-        package = "sglang" if self.unit.kind == "sglang" else "vllm"
+        package = "sglang" if self.unit.family == "sglang" else "vllm"
         question = f"import importlib.metadata as found; print(found.version({package!r}))"
         version = self._ask(self._inside("python3", "-c", question)).strip()
         if not version or len(version) > 100:
@@ -153,7 +153,7 @@ def measure(
         screen.warn(f"unit {unit.name} is busy: it computes for others, or did a minute ago; figures may be worse")
     made = datetime.now(UTC)
     target = BenchTarget(
-        engine=unit.kind,
+        engine=unit.family,
         version=unit.version,
         base_url=f"http://{api_address(rack, unit)}:{unit.api.port}",
         model=f"{INSIDE_MODELS}/{unit.model}",

@@ -77,7 +77,7 @@ class CoordinatorTransition(NamedTuple):
 class CoordinatorStatus(_Answer):
     """What `serve_coordinator.py status` prints. Times are seconds since 1970, by the clock of the head.
 
-    `probe_fault`: why no completion can be asked for; nothing of an older coordinator.
+    `probe_fault`: why the engine cannot be asked; nothing of an older coordinator.
     `version`: of the unit's files as the coordinator has read them; None for a coordinator that is older than versions
     are.
     `left`: the nodes on which something of a unit that is down or held is left, or may be.

@@ -38,6 +38,8 @@ SILENCE_SECONDS = 60.0
 SLACK_SECONDS = 60
 """Seconds beyond the limits of the coordinator, which ends each phase by itself."""
 
+ANSWERS = ("completion_s", "embedding_s", "ranking_s")
+"""Figures of the latest answer, by the kind of the unit."""
 ENDING = ("stop", "restart", "recreate")
 """What ends the processes of a unit on purpose."""
 
@@ -98,8 +100,9 @@ class UnitRun:
         session.screen.say(session.coordinator.up(anyway=anyway))
         last = self._follow(session, before, limit, lambda now: now.state in SERVING | STOPPED)
         if last.state in SERVING:
-            took = last.figures.get("completion_s")
-            proof = "its counters rise" if took is None else f"the latest completion took {took:g} s"
+            figure = next((name for name in ANSWERS if name in last.figures), "")
+            took = f"the latest {figure.removesuffix('_s')} took {last.figures[figure]:g} s" if figure else ""
+            proof = took or "its counters rise"
             session.screen.say(f"{self.unit.name}: {last.state}, generation {last.generation}; {proof}")
             return True
         if last.state not in STOPPED:

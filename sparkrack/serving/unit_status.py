@@ -43,10 +43,10 @@ class UnitStatus(Record):
     `desired_state`: that of rack.yaml; `asked`: what the coordinator was asked for last. `state`: absent when the head
     has no files of the unit. `as_desired`: null when the state is unknown. `reason`: of the state, or why it is
     unknown. `cause`: what the state follows from: asked, failed, gate or machine; empty when it is unknown. `seconds`:
-    since the state began. `figures`: of the latest generation, in seconds: gates_s, ready_s, completion_s.
-    `failed_gates`: the reason by node. `files`: those with which the coordinator runs the unit. They are `declared` in
-    rack.yaml; `previous`, those of generation `previous` (0: unknown), which `recreate` went back to; or `other`. Null:
-    unknown, because of `files_unknown`.
+    since the state began. `figures`: of the latest generation, in seconds: gates_s, ready_s, and by the unit's kind
+    completion_s, embedding_s or ranking_s. `failed_gates`: the reason by node. `files`: those with which the
+    coordinator runs the unit. They are `declared` in rack.yaml; `previous`, those of generation `previous` (0:
+    unknown), which `recreate` went back to; or `other`. Null: unknown, because of `files_unknown`.
     """
 
     unit: str

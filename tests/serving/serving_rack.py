@@ -291,11 +291,12 @@ class ServingNode:
         file.touch() if present else file.unlink()
 
 
-def launcher_lines(count: int, engine: EngineOfTests) -> tuple[RankLaunch, ...]:
+def launcher_lines(count: int, engine: EngineOfTests, kind: str = "chat") -> tuple[RankLaunch, ...]:
     """What the launcher has each node run for a unit over so many nodes."""
     names = [f"n{number}" for number in range(count)]
     declared = unit(
         engine=engine.kind,
+        kind=kind,
         version="0.32.0",
         model="toy",
         nodes=names,
@@ -322,13 +323,14 @@ class ServingRack:
         engine: EngineOfTests = STAND_IN,
         as_installed: bool = False,
         pace: float = 1.0,
+        kind: str = "chat",
     ) -> None:
         """With `as_installed`, the unit files of the role decide what restarts coordinator and agents; `pace` is the
-        factor of the seconds that they have.
+        factor of the seconds that they have. `kind`: of the unit, as the launcher has it.
         """
         self.folder, self.engine, self.as_installed, self.pace = folder, engine, as_installed, pace
         self.compiled = folder.parent / "compiled"
-        self.launches = launcher_lines(count, engine)
+        self.launches = launcher_lines(count, engine, kind)
         self.prefix = f"sv{os.getpid()}"
         self.switch = f"{self.prefix}sw"
         self.programs = folder / "programs"

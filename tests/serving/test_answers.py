@@ -107,7 +107,8 @@ class Engine(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        kind = "tool" if "tools" in body else "chat" if "messages" in body else "text"
+        kinds = {"tools": "tool", "messages": "chat", "prompt": "text", "input": "embedding", "documents": "score"}
+        kind = next(kind for key, kind in kinds.items() if key in body)
         self.asked.append((self.path, body))
         status, content = self.answers[kind]
         text = json.dumps(content).encode()
@@ -170,8 +171,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def test_what_was_proven_is_said_and_nothing_else(start: Start) -> None:
     assert start.ask().reason == "a completion gave the known answer, a chat completion gave a clean text"
     assert [path for path, _ in start.engine.asked] == ["/v1/completions", "/v1/chat/completions"]
-    assert start.ask(chat=False).reason == "a completion gave the known answer"
-    assert start.ask(chat=False, answer="").reason == "a completion gave a clean text"
+    assert start.ask(kind="completion").reason == "a completion gave the known answer"
+    assert start.ask(kind="completion", answer="").reason == "a completion gave a clean text"
     record = start.ask(answer="", tool=True)
     assert record.state == "ready"
     assert record.reason == (
@@ -270,14 +271,14 @@ def test_a_unit_that_starts_with_garbage_is_not_ready(start: Start, text: str) -
     [
         (
             (400, {"error": {"message": TEMPLATE}}),
-            "; its model has no chat template: use a model that has one, or write probe.chat: false",
+            "; its model has no chat template: use a model that has one, or write kind: completion",
         ),
-        ((400, {"error": {"message": "openai_harmony.HarmonyError: no vocab"}}), "write probe.chat: false only if no"),
+        ((400, {"error": {"message": "openai_harmony.HarmonyError: no vocab"}}), "write kind: completion only if no"),
         ((404, {"detail": "Not Found"}), "the chat completion has HTTP status 404"),
         (said(content=""), "the chat completion is '': it is empty"),
         (said(content=None), "the chat completion is '': it is empty"),
         (said(content="lockhandlehandlehandlehandle"), "repeats 'han"),
-        ((400, {"error": {"message": "tool_choice"}}), "write probe.chat: false only if no client chats"),
+        ((400, {"error": {"message": "tool_choice"}}), "write kind: completion only if no client chats"),
         ((400, {"error": {"message": "no chat_template"}}), "; its model has no chat template: "),
         ((500, {"error": {"message": "x"}}), "the chat completion has HTTP status 500: "),
         ((200, {"object": "error"}), "no chat completion: "),

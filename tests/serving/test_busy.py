@@ -32,11 +32,12 @@ SHORT = {"ask": 0.1, "lease": 0.5, "first_limit": 20.0, "probe_interval": 0.6, "
 
 class ProbedEngine:
     """One stand-in engine, the prober of its coordinator, and an agent that obeys at once. Without `stepped` all of it
-    runs by the machine's clock; with it `clock` is the monotonic one, and only `pass_by` moves it.
+    runs by the machine's clock; with it `clock` is the monotonic one, and only `pass_by` moves it. `asks`: the
+    kind of the unit.
     """
 
-    def __init__(self, folder: Path, kind: str, times: dict[str, float], stepped: bool) -> None:
-        self.folder, self.kind, self.stepped, self.clock = folder, kind, stepped, 1000.0
+    def __init__(self, folder: Path, kind: str, times: dict[str, float], stepped: bool, asks: str) -> None:
+        self.folder, self.kind, self.stepped, self.clock, self.asks = folder, kind, stepped, 1000.0, asks
         self.faults = folder / "faults"
         self.faults.mkdir()
         self.key_file = folder / "token"
@@ -49,6 +50,7 @@ class ProbedEngine:
             "ranks": MINIMAL["ranks"][:1],
             "api": {"address": "127.0.0.1", "port": self.port, "key_file": str(self.key_file)},
             "times": times,
+            "probe": {"kind": asks},
         }
         self.unit = serve_unit.load_unit(written(folder, values))
         self.lock = threading.Lock()
@@ -62,6 +64,8 @@ class ProbedEngine:
 
     def _start(self) -> subprocess.Popen[bytes]:
         common = ["--served-model-name", "m", "--host", "127.0.0.1", "--port", str(self.port)]
+        if self.asks in ("embedding", "score"):
+            common += {"vllm": ["--runner", "pooling"], "sglang": ["--is-embedding"]}[self.kind]
         config = self.folder / "key.yaml"
         config.write_text(f'api-key: "{KEY}"\n')
         words = {
@@ -188,8 +192,8 @@ class ProbedEngine:
 def probed(tmp_path: Path) -> Iterator[Callable[..., ProbedEngine]]:
     made: list[ProbedEngine] = []
 
-    def make(kind: str = "vllm", stepped: bool = False, **times: float) -> ProbedEngine:
-        made.append(ProbedEngine(tmp_path, kind, (SHORT if not stepped else {}) | times, stepped))
+    def make(kind: str = "vllm", stepped: bool = False, asks: str = "chat", **times: float) -> ProbedEngine:
+        made.append(ProbedEngine(tmp_path, kind, (SHORT if not stepped else {}) | times, stepped, asks))
         return made[-1]
 
     try:

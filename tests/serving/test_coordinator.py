@@ -321,7 +321,7 @@ def test_nothing_is_asked_of_a_unit_that_does_not_run_or_before_it_is_due(
     unit = SteppedUnit(tmp_path)
     probes = prober(unit)
     done: list[str] = []
-    for name in ("_prove_start", "_drain", "_judge", "_complete"):
+    for name in ("_prove_start", "_drain", "_judge", "_ask"):
         monkeypatch.setattr(probes, name, lambda *_, name=name: done.append(name))
     monkeypatch.setattr(probes, "_progress", dict)
     probes.step()
@@ -341,7 +341,7 @@ def test_nothing_is_asked_of_a_unit_that_does_not_run_or_before_it_is_due(
     probes.step()
     probes._failed = "x"
     probes.step()
-    assert done == ["_prove_start", "_complete", "_judge"]
+    assert done == ["_prove_start", "_ask", "_judge"]
 
 
 @pytest.fixture
@@ -359,12 +359,13 @@ def completing(
     probes = prober(unit)
     probes._generation = unit.record.generation
 
-    def complete(_unit: object, _request: object) -> None:
+    def prove(*_: object, **_also: object) -> int:
         unit.clock += 3
         if fault:
             raise fault
+        return 0
 
-    monkeypatch.setattr(serve_probe, "complete", complete)
+    monkeypatch.setattr(serve_probe, "prove", prove)
     monkeypatch.setattr(probes, "_progress", lambda: dict(progress))
     return probes
 
@@ -392,7 +393,7 @@ def test_what_a_completion_shows_of_a_unit_that_serves(
     begun = proven.clock
     probes = completing(proven, monkeypatch, fault, {"a": 5.0})
     proven.lifecycle.probe_fault = "of before"
-    probes._complete(1, 60.0)
+    probes._ask(1, 60.0)
     assert (probes._due - begun, proven.lifecycle.misses) == (due, misses)
     assert (proven.lifecycle.probe_fault, probes._failed) == (fault_said, failed)
     if isinstance(fault, serve_probe.BusyError):
@@ -408,10 +409,10 @@ def test_what_moved_since_the_first_miss_is_progress_at_the_second(
     proven.lifecycle.missed(1, "no answer", proven.clock)
     probes = completing(proven, monkeypatch, serve_unit.ServeError("no answer"), {"a": 5.0})
     probes._seen = {"a": 4.0}
-    probes._complete(1, 60.0)
+    probes._ask(1, 60.0)
     assert probes._seen == {"a": 4.0}
     probes._seen = {}
-    probes._complete(1, 60.0)
+    probes._ask(1, 60.0)
     assert probes._seen == {"a": 5.0}
 
 
@@ -440,7 +441,7 @@ def test_a_unit_whose_counters_rise_is_not_asked_for_a_completion(
 ) -> None:
     probes = completing(proven, monkeypatch, None, {COUNTER: 5.0 + rises})
     done: list[Any] = []
-    monkeypatch.setattr(probes, "_complete", lambda *words: done.append(words))
+    monkeypatch.setattr(probes, "_ask", lambda *words: done.append(words))
     probes._seen = {COUNTER: 5.0}
     proven.lifecycle.misses = misses
     monkeypatch.setattr(probes, "_progress", lambda: {COUNTER: 5.0 + rises, "other": 1.0})
@@ -473,7 +474,7 @@ def test_what_a_completion_shows_of_a_unit_that_starts(
     due: float,
     fault_said: str,
 ) -> None:
-    unit = SteppedUnit(tmp_path, probe={"chat": False})
+    unit = SteppedUnit(tmp_path, probe={"kind": "completion"})
     assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(8)
     if not runs:

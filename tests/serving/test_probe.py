@@ -65,8 +65,8 @@ class ProbedApi:
     def request(self, limit: float = 60.0) -> Any:
         return serve_probe.ApiRequest(self.unit, limit)
 
-    def complete(self) -> None:
-        serve_probe.complete(self.unit, self.request())
+    def prove(self) -> None:
+        serve_probe.prove(self.unit, self.request())
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def api(tmp_path: Path) -> Iterator[ProbedApi]:
 def test_a_request_has_its_key_and_its_body(api: ProbedApi) -> None:
     api.answers("/v1/completions", 200, json.dumps({"choices": [{"text": "4"}]}).encode())
     api.answers("/metrics", 200, b"")
-    api.complete()
+    api.prove()
     assert api.request().send("GET", "/metrics") == (200, b"")
     (method, path, headers, body), (second, _, others, _) = api.handler.asked
     assert (method, path, second) == ("POST", "/v1/completions", "GET")
@@ -108,7 +108,7 @@ def test_a_request_has_its_key_and_its_body(api: ProbedApi) -> None:
 def test_each_status_says_whose_fault_it_is_and_never_the_key(api: ProbedApi, status: int, kind: str) -> None:
     api.answers("/v1/completions", status, f"no {KEY} {'x' * 200}".encode())
     with pytest.raises(serve_unit.ServeError) as refused:
-        api.complete()
+        api.prove()
     assert type(refused.value).__name__ == kind
     assert str(refused.value) == f"HTTP status {status}: no (key) {'x' * 108}..."
 
@@ -116,7 +116,7 @@ def test_each_status_says_whose_fault_it_is_and_never_the_key(api: ProbedApi, st
 def test_a_wrong_text_is_not_a_proof(api: ProbedApi) -> None:
     api.answers("/v1/completions", 200, json.dumps({"choices": [{"text": "5"}]}).encode())
     with pytest.raises(serve_answers.WrongAnswerError, match=r"the answer is '5', expected '4' at its beginning"):
-        api.complete()
+        api.prove()
 
 
 def test_an_engine_that_does_not_answer_in_time_is_reported_so(api: ProbedApi) -> None:

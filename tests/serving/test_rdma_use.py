@@ -109,10 +109,10 @@ def test_only_as_many_devices_as_a_report_may_have_are_read(tmp_path: Path) -> N
         ({"a": 5}, {"a": 6}, "IB", ""),
         ({"a": 5}, {"a": 6}, "NVLS Socket", ""),
         ({"a": None, "b": 5}, {"a": None, "b": 6}, "", ""),
-        ({"a": 5}, {"a": 5}, "none", "spark1: a moved 0 bytes during a completion"),
-        ({"a": 5}, {"a": 3}, "", "spark1: a moved 0 bytes during a completion"),  # counters that began again
-        ({"a": 5}, {"a": 0}, "", "spark1: a moved 0 bytes during a completion"),
-        ({"a": 0}, {"a": 0}, "IB", "spark1: a moved 0 bytes during a completion (NCCL says: Using network IB)"),
+        ({"a": 5}, {"a": 5}, "none", "spark1: a moved 0 bytes during a request"),
+        ({"a": 5}, {"a": 3}, "", "spark1: a moved 0 bytes during a request"),  # counters that began again
+        ({"a": 5}, {"a": 0}, "", "spark1: a moved 0 bytes during a request"),
+        ({"a": 0}, {"a": 0}, "IB", "spark1: a moved 0 bytes during a request (NCCL says: Using network IB)"),
         ({"a": 0}, {"a": 4}, "IB, Socket", "spark1: NCCL says: Using network IB, Socket"),
         ({}, {"a": 5}, "", "spark1: the counters of a cannot be read"),
         ({"a": 5}, {"a": None}, "IB", "spark1: the counters of a cannot be read (NCCL says: Using network IB)"),
@@ -140,18 +140,19 @@ class StartOverRdma:
     """A unit of two ranks whose completion moves what `moves` has for each rank, in the coordinator's own prober."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
-        times = {"times": {"ask": 0.02, "lease": 60.0}, "probe": {"chat": False}}
+        times = {"times": {"ask": 0.02, "lease": 60.0}, "probe": {"kind": "completion"}}
         self.unit = serve_unit.load_unit(written(folder, MINIMAL | times))
         self.counters: list[dict[str, int | None]] = [{"a": 100, "b": 0}, {"a": 5, "b": 0}]
         self.moves: list[dict[str, int]] = [{"a": 10}, {"b": 4}]
         self.network = ["none", "none"]
         self.asked: list[object] = []
-        patch.setattr(serve_probe, "complete", lambda *_: self.complete())
+        patch.setattr(serve_probe, "prove", lambda *_, **_also: self.complete())
 
-    def complete(self) -> None:
+    def complete(self) -> int:
         for counters, moves in zip(self.counters, self.moves, strict=True):
             for name, moved in moves.items():
                 counters[name] = (counters[name] or 0) + moved
+        return 0
 
     def run(self, rdma: str) -> Any:
         """Return the record after a start, which two tries may end."""
@@ -217,7 +218,7 @@ def test_a_start_of_which_one_rank_moves_nothing_is_ended_with_the_reason(start:
     record = start.run("required")
     assert (record.state, record.cause) == ("stopping", "failed")
     assert record.reason == (
-        "the ranks do not use RDMA: spark2: a, b moved 0 bytes during a completion (NCCL says: Using network Socket)"
+        "the ranks do not use RDMA: spark2: a, b moved 0 bytes during a request (NCCL says: Using network Socket)"
     )
 
 
@@ -239,8 +240,8 @@ def test_where_rack_yaml_allows_sockets_they_are_a_remark_that_stays(start: Star
     start.moves = [{}, {}]
     record = start.run("remark")
     remark = (
-        "the ranks do not use RDMA: spark1: a, b moved 0 bytes during a completion; spark2: a, b moved 0 bytes "
-        "during a completion"
+        "the ranks do not use RDMA: spark1: a, b moved 0 bytes during a request; spark2: a, b moved 0 bytes "
+        "during a request"
     )
     assert (record.state, record.remark) == ("ready", remark)
     assert record.reason == f"a completion gave the known answer; remark: {remark}"
@@ -249,5 +250,5 @@ def test_where_rack_yaml_allows_sockets_they_are_a_remark_that_stays(start: Star
 def test_one_rank_is_not_asked_for_rdma(start: StartOverRdma) -> None:
     start.moves = [{}, {}]
     record = start.run("ignored")
-    assert (record.state, record.reason) == ("ready", serve_answers.completion_words(start.unit.probe))
+    assert (record.state, record.reason) == ("ready", serve_answers.proven_words(start.unit.probe, 0))
     assert True not in start.asked

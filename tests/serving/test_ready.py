@@ -22,7 +22,7 @@ def test_ranks_that_talk_over_sockets_are_held_with_the_reason(rack: ServingRack
         node.fault("sockets")
     rack.up(rdma="required")
     rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
-    said = "rocep1s0f1 moved 0 bytes during a completion (NCCL says: Using network Socket)"
+    said = "rocep1s0f1 moved 0 bytes during a request (NCCL says: Using network Socket)"
     assert rack.wait_for("held")["reason"] == (
         f"the ranks do not use RDMA: spark1: {said}; spark2: {said}; not restarted: it was never ready"
     )
@@ -34,7 +34,7 @@ def test_sockets_that_rack_yaml_allows_are_a_remark(rack: ServingRack) -> None:
     rack.up(rdma="remark")
     rack.start()
     remark = (
-        "remark: the ranks do not use RDMA: spark2: rocep1s0f1 moved 0 bytes during a completion (NCCL says: Using "
+        "remark: the ranks do not use RDMA: spark2: rocep1s0f1 moved 0 bytes during a request (NCCL says: Using "
         "network Socket)"
     )
     assert rack.reason("ready").endswith(remark)
@@ -53,11 +53,11 @@ def test_a_unit_without_a_chat_template_is_held_unless_rack_yaml_says_that_it_do
     rack.nodes[0].fault("no-template")
     rack.up()
     rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
-    assert "write probe.chat: false" in rack.wait_for("held")["reason"]
+    assert "write kind: completion" in rack.wait_for("held")["reason"]
     for node in rack.nodes:
         node.shut_down()
         node.plug(True)
-        node.configure(probe={"chat": False})
+        node.configure(probe={"kind": "completion"})
         node.boot()
     rack.start()
     assert rack.reason("ready") == "a completion gave the known answer"

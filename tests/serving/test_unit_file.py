@@ -43,7 +43,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     assert "vllm:iteration_tokens_total_count" in unit.probe.counters
     assert [str(rank) for rank in unit.ranks] == ["spark1 (rank 0)", "spark2 (rank 1)"]
     assert unit.times == serve_unit.ServeTimes(2, 10, 180, 90, 5400, 300, 60, 60, 0, 1, 3, 2)
-    assert (unit.probe.chat, unit.probe.tool, unit.rdma, unit.version) == (True, False, "ignored", "")
+    assert (unit.probe.kind, unit.probe.tool, unit.rdma, unit.version) == ("chat", False, "ignored", "")
     assert (unit.journalctl, unit.key_file, unit.head, unit.api) == (
         *(("journalctl",), None),
         *(("10.0.0.1", 29400), ("10.0.0.1", 8000)),
@@ -58,7 +58,7 @@ def test_a_file_that_declares_all_is_taken_as_it_is(tmp_path: Path) -> None:
         "service": "own.service",
         "systemctl": ["a", "b"],
         "journalctl": ["c", "d"],
-        "probe": {**probe, "chat": False, "tool": True},
+        "probe": {**probe, "kind": "embedding", "tool": True, "dimension": 65536},
         "times": {"ask": 1, "lease": 2, "drain": 7.5, "probe_misses": 1},
         "restart": {"times": 0, "within": 1, "uptime": 0},
         "boot": "start",
@@ -66,7 +66,7 @@ def test_a_file_that_declares_all_is_taken_as_it_is(tmp_path: Path) -> None:
         "rdma": "required",
     }
     unit = serve_unit.load_unit(written(tmp_path, MINIMAL | changes))
-    assert unit.probe == serve_unit.CompletionProbe("a", "b", 4096, ("c",), ("g",), False, True)
+    assert unit.probe == serve_unit.UnitProbe("embedding", "a", "b", 4096, ("c",), ("g",), True, 65536)
     assert (unit.key_file, unit.service, unit.boot, unit.version) == ("/etc/key", "own.service", "start", "v1")
     assert (unit.systemctl, unit.journalctl, unit.rdma) == (("a", "b"), ("c", "d"), "required")
     assert (unit.times.ask, unit.times.lease, unit.times.drain, unit.times.probe_misses) == (1, 2, 7.5, 1)
@@ -134,7 +134,10 @@ def test_an_empty_answer_lets_any_completion_do(tmp_path: Path) -> None:
         ({"api": {"address": "10.0.0.1", "port": 65536}}, "api: port is 65536, expected a port"),
         ({"api": {"address": "10.0.0.1", "port": True}}, "api: port is True, expected a port"),
         ({"api": {"address": "10.0.0.1", "port": 1, "b": 1, "a": 2}}, "api: unknown key 'a', 'b'"),
-        ({"probe": {"chat": "yes"}}, "probe: chat is 'yes', expected true or false"),
+        ({"probe": {"kind": "rerank"}}, "probe: kind is 'rerank', expected chat or completion or embedding or score"),
+        ({"probe": {"chat": False}}, "probe: unknown key 'chat'"),
+        ({"probe": {"dimension": -1}}, "probe: dimension is -1, expected 0 to 65536"),
+        ({"probe": {"dimension": 65537}}, "probe: dimension is 65537, expected 0 to 65536"),
         ({"probe": {"tool": 1}}, "probe: tool is 1, expected true or false"),
         ({"probe": {"max_tokens": 0}}, "probe: max_tokens is 0, expected 1 to 4096"),
         ({"probe": {"max_tokens": 4097}}, "probe: max_tokens is 4097, expected 1 to 4096"),

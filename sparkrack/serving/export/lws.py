@@ -94,7 +94,7 @@ def _notes(source: ExportSource, name: str) -> list[str]:
     if source.pin and source.pin.digest is None:
         notes.append("The image is in no registry: import it on each node, in containerd's namespace k8s.io.")
     if source.unit.api.key:
-        form = "--from-file=key.yaml=" if source.unit.kind == "sglang" else "--from-env-file="
+        form = "--from-file=key.yaml=" if source.unit.family == "sglang" else "--from-env-file="
         notes += [
             f"Key of the API: {source.key_file} with the line {source.key_line}, then",
             f"kubectl create secret generic {name} {form}{source.key_file}",
@@ -123,7 +123,7 @@ def _pod(source: ExportSource, rank: int) -> dict[str, Any]:
         kind = "Directory" if volume.read_only else "DirectoryOrCreate"
         volumes.append({"name": called, "hostPath": {"path": volume.source, "type": kind}})
         mounts.append({"name": called, "mountPath": volume.target, "readOnly": volume.read_only})
-    if keyed and unit.kind == "sglang":
+    if keyed and unit.family == "sglang":
         volumes.append({"name": "key", "secret": {"secretName": _name(source), "defaultMode": 0o400}})
         mounts.append({"name": "key", "mountPath": INSIDE_KEY, "subPath": "key.yaml", "readOnly": True})
     nodes = source.nodes[:1] if rank == 0 else source.nodes[1:]
@@ -190,7 +190,7 @@ def _environment(source: ExportSource, rank: int, *, keyed: bool) -> list[dict[s
     addresses = {"MASTER_ADDR": Place.HEAD, "SGLANG_HOST_IP": Place.OWN, "VLLM_HOST_IP": Place.OWN}
     for name, value in launch.environment.items():
         found.append({"name": name, "value": _word((addresses.get(name, value),))})
-    if keyed and source.unit.kind == "vllm":
+    if keyed and source.unit.family == "vllm":
         reference = {"name": _name(source), "key": "VLLM_API_KEY"}
         found.append({"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": reference}})
     return found

@@ -60,12 +60,12 @@ class ExportSource:
     @property
     def key_file(self) -> str:
         """The name of the file in which the owner keeps the key of the API for another system."""
-        return f"{self.unit.name}.key.{'yaml' if self.unit.kind == 'sglang' else 'env'}"
+        return f"{self.unit.name}.key.{'yaml' if self.unit.family == 'sglang' else 'env'}"
 
     @property
     def key_line(self) -> str:
         """What that file has, without the key."""
-        return "api-key: KEY" if self.unit.kind == "sglang" else "VLLM_API_KEY=KEY"
+        return "api-key: KEY" if self.unit.family == "sglang" else "VLLM_API_KEY=KEY"
 
 
 @dataclass(frozen=True)

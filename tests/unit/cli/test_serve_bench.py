@@ -358,6 +358,7 @@ def test_the_address_is_that_where_the_head_listens(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
+        ({"kind": "embedding"}, "unit qwen has kind: embedding, and what is measured is how an engine generates text"),
         ({"context": 512}, "unit qwen can serve no measurement: 1 x 1024 tokens needs a context of 1536 tokens"),
         ({"version": "0.10.2", "nodes": ["n0"], "parallel": None}, "its tool sends a prompt twice"),
     ],

@@ -46,6 +46,13 @@ def test_each_phase_is_printed_once_with_its_seconds(rack: ServeRack) -> None:
     assert not rack.lock.exists()
 
 
+@pytest.mark.parametrize("noun", ["embedding", "ranking"])
+def test_a_unit_that_pools_says_what_its_latest_answer_took(rack: ServeRack, noun: str) -> None:
+    rack.answers(DOWN, answer("down", "ready", figures={"gates_s": 10.0, f"{noun}_s": 0.2}))
+    done = rack.run("start", "qwen")
+    assert done.stdout.splitlines()[-1] == f"qwen: ready, generation 7; the latest {noun} took 0.2 s"
+
+
 def test_a_unit_that_serves_already_is_a_success(rack: ServeRack) -> None:
     busy = answer("ready", "busy")
     rack.answers(busy)

@@ -62,6 +62,14 @@ def test_a_unit_that_serves_is_shown_with_its_figures(rack: ServeRack) -> None:
     assert not rack.lock.exists()
 
 
+@pytest.mark.parametrize(
+    ("figure", "shown"), [("embedding_s", "latest embeddings 0.2 s"), ("ranking_s", "latest ranking 0.2 s")]
+)
+def test_the_figures_of_a_unit_that_pools_are_shown(rack: ServeRack, figure: str, shown: str) -> None:
+    rack.answers(answer("starting", "ready", figures={figure: 0.2}, version=rack.version(), dimension=384))
+    assert f"qwen: {shown}" in [line.rstrip() for line in rack.run("status").stdout.splitlines()]
+
+
 RANKS = [
     {"rank": 0, "node": "n0", "state": "stopping", "generation": 7, "age_s": 0.4, "detail": "the coordinator \x1b[2J"},
     {"rank": 1, "node": "n1", "state": "unknown", "generation": None, "age_s": None},

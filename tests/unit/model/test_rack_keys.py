@@ -66,7 +66,7 @@ UNITS: Mapping[str, str] = {
     "serving.units.*.restart.within": "s, m or h",
     "serving.units.*.probe.every": "s, m or h",
     "serving.units.*.probe.limit": "s, m or h",
-    "serving.units.*.probe.misses": "completions",
+    "serving.units.*.probe.misses": "requests",
     "serving.units.*.probe.ready": "s, m or h",
     "serving.units.*.cache": "M or G",
     "serving.units.*.shm": "M or G",

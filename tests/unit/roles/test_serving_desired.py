@@ -169,17 +169,27 @@ def test_programs_of_two_releases_are_distinguished(tmp_path: Path, monkeypatch:
 def test_a_known_answer_a_chat_and_rdma_are_asked_for_where_rack_yaml_says_nothing(tmp_path: Path) -> None:
     read = configuration(locked(), tmp_path, "n0")
     probe = read.probe
-    assert (probe.prompt, probe.answer, probe.chat, probe.tool) == ("2+2=", "4", True, False)
+    assert (probe.prompt, probe.answer, probe.kind, probe.tool) == ("2+2=", "4", "chat", False)
     assert read.rdma == "required"
 
 
 def test_what_rack_yaml_leaves_out_is_not_asked_for(tmp_path: Path) -> None:
-    rack = loaded(text({"one": unit(probe={"answer": False, "chat": False})}).replace(*NO_PROOF))
+    rack = loaded(text({"one": unit(kind="completion", probe={"answer": False})}).replace(*NO_PROOF))
     found = desired.locked_unit(rack, served_units(rack)["one"], PINS, RECORDS)
     read = configuration(found, tmp_path, "n0")
-    assert (read.probe.answer, read.probe.chat, read.rdma) == ("", False, "remark")
+    assert (read.probe.answer, read.probe.kind, read.rdma) == ("", "completion", "remark")
     alone = configuration(locked(unit(nodes=["n0"], parallel=None)), tmp_path, "n0")
     assert alone.rdma == "ignored", "one rank needs no network"
+
+
+def test_the_kind_of_a_unit_and_the_dimension_of_its_model_reach_its_coordinator(tmp_path: Path) -> None:
+    rack = loaded(text({"one": unit(kind="embedding")}))
+    record = replace(RECORD, configurations={"config.json": '{"hidden_size": 1024}'})
+    found = desired.locked_unit(rack, served_units(rack)["one"], PINS, {"qwen": record})
+    read = configuration(found, tmp_path, "n0")
+    assert (read.probe.kind, read.probe.dimension) == ("embedding", 1024)
+    assert configuration(locked(unit(kind="embedding")), tmp_path, "n0").probe.dimension == 0
+    assert "--runner\npooling\n" in content(desired.files(found, "n0"), "one.args")
 
 
 def test_sglang_has_its_own_counters_and_a_worker_no_key(tmp_path: Path) -> None:

@@ -29,22 +29,27 @@ COUNTERS = f"{INFINIBAND}/rocep1s0f1/ports/1/counters"
 
 
 class Api(BaseHTTPRequestHandler):
-    """An engine that answers as `answer`, `said` and `open_to_all` have it, and moves the counters of `devices`."""
+    """An engine that answers as `answer`, `said`, `pooled` (by path) and `open_to_all` have it, and moves the counters
+    of `devices`.
+    """
 
     answer = "4"
     said = "It is 4."
     devices: ClassVar[list[Path]] = []
     open_to_all = False
+    pooled: ClassVar[dict[str, Any]] = {}
 
     def do_GET(self) -> None:
         self._send(200 if self._allowed() else 401, {})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        message = {"content": self.said}
-        self._send(200 if self._allowed() else 401, {"choices": [{"text": self.answer, "message": message}]})
+        self._send(200 if self._allowed() else 401, self.pooled.get(self.path) or self._text())
         for device in self.devices:
             device.write_text(f"{int(device.read_text()) + 1}\n")
+
+    def _text(self) -> dict[str, Any]:
+        return {"choices": [{"text": self.answer, "message": {"content": self.said}}]}
 
     def _allowed(self) -> bool:
         return self.open_to_all or self.headers["Authorization"] == f"Bearer {KEY}"
@@ -159,7 +164,7 @@ def failures(world: ServingWorld) -> list[str]:
             verify.test_secrets_are_readable_by_root_only,
             verify.test_agent_and_coordinator_run_and_start_at_boot,
             verify.test_each_unit_is_up_or_down_as_declared,
-            verify.test_each_unit_completes_and_chats,
+            verify.test_each_unit_answers_as_its_kind_asks,
             verify.test_each_rank_is_in_its_slice,
         ):
             check(test, node, machine, world.rack, CheckReporter([]))
@@ -281,10 +286,41 @@ def test_garbage_in_chat(world: ServingWorld, engine: type[Api]) -> None:
     assert failures(world)[0].startswith("n0: unit one: the chat completion is 'lockhandle")
 
 
+def test_a_unit_that_pools_is_asked_for_its_kind_and_what_was_proven_is_said(
+    world: ServingWorld, engine: type[Api]
+) -> None:
+    vectors = [[1.0, 0.1], [1.0, 0.2], [0.0, 1.0]]
+    engine.pooled = {
+        "/v1/embeddings": {"data": [{"index": place, "embedding": one} for place, one in enumerate(vectors)]},
+        "/v1/rerank": {"results": [{"index": 1, "relevance_score": 0.9}, {"index": 0, "relevance_score": 0.1}]},
+    }
+    head, said = world.rack.nodes["n0"], []
+    words = {
+        "chat": "a completion gave the known answer, a chat completion gave a clean text",
+        "embedding": "three embeddings of 2 numbers, the near pair nearer",
+        "score": "a ranking with the right document first",
+    }
+    file = world.nodes["n0"].path("one.json")
+    for kind in words:
+        file.write_text(
+            json.dumps({**(declared := json.loads(file.read_text())), "probe": {**declared["probe"], "kind": kind}})
+        )
+        machine: Any = UnitMachine(world.nodes["n0"])
+        kept: list[tuple[str, object]] = []
+        verify.test_each_unit_answers_as_its_kind_asks(head, machine, world.rack, CheckReporter(kept))
+        said += kept
+    assert said == [("note", f"n0: unit one: {found}") for found in words.values()]
+    engine.pooled["/v1/rerank"] = [{"index": 0, "score": 0.5}, {"index": 1, "score": 0.5}]
+    with pytest.raises(
+        AssertionError, match=r"n0: unit one: the right document has the score 0\.5, the wrong one 0\.5"
+    ):
+        verify.test_each_unit_answers_as_its_kind_asks(head, machine, world.rack, CheckReporter([]))
+
+
 def test_ranks_that_do_not_use_rdma(world: ServingWorld, engine: type[Api]) -> None:
     del engine.devices[1]
     assert failures(world) == [
-        "n1: unit one: the ranks do not use RDMA: rocep1s0f1 moved 0 bytes during a completion",
+        "n1: unit one: the ranks do not use RDMA: rocep1s0f1 moved 0 bytes during a request",
     ]
 
 

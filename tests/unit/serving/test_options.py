@@ -74,7 +74,7 @@ def nemotron(**keys: Any) -> dict[str, Any]:
         text(qwen(), machines(4, "ring")),
         text(qwen(env={"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB", "NCCL_NET_PLUGIN": "none"})),
         text(qwen(env={"NCCL_DEBUG": "TRACE", "NCCL_DEBUG_SUBSYS": "init,net,graph"})),
-        text(qwen(probe={"answer": False, "chat": False})),
+        text(qwen(kind="completion", probe={"answer": False})),
         text(qwen(args={"enable-auto-tool-choice": True, "tool-call-parser": "hermes"}, probe={"tool": True})),
         text(qwen(args={"enable-auto-tool-choice": False})),
         text(qwen(args={"compilation-config": {"cudagraph_mode": "PIECEWISE", "custom_ops": [None, {"a": []}]}})),
@@ -254,10 +254,6 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
                 f"{P}.probe.tool @ tool: vLLM gives tool calls as text without tool-call-parser; add tool-call-parser, "
                 "the one of this model, to args"
             ),
-        ),
-        (
-            {"probe": {"tool": True, "chat": False}},
-            f"{P}.probe.tool @ tool: a tool call is a chat completion, and chat is false; remove one of them",
         ),
         (
             {"env": {"HF_TOKEN": "hf_abcdef"}},

@@ -1,4 +1,4 @@
-"""Options of a unit that name what its container does not have, or with which no completion can prove it."""
+"""Options of a unit that name what its container does not have."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ P = "serving.units.qwen.args"
 NEITHER = "is a repository or a path that does not begin with /: the container has neither"
 FILE = "put the file into the model and write /models/qwen/FILE, or name one of the image"
 DRAFT = "remove the draft model: a unit has one model"
-NO_TEXT = "the engine completes no text with it, and a completion proves a unit; remove it"
-
-COPIES = "2 copies of a model that is split over 2 nodes need 4 GPUs; remove it; a further unit serves a further copy"
 
 
 def vllm(args: dict[str, Any], **keys: Any) -> str:
@@ -103,70 +100,6 @@ def test_a_place_that_the_container_has_or_may_have_is_accepted(file: str) -> No
     assert refusals(file) == []
 
 
-@pytest.mark.parametrize(
-    ("file", "key", "expected"),
-    [
-        (
-            vllm({"ssl-certfile": "/models/qwen/a.pem"}),
-            "ssl-certfile",
-            "the engine would speak TLS, and its proofs are plain HTTP; remove it; serving.gateway gives clients TLS",
-        ),
-        (vllm({"uds": "/cache/s"}), "uds", "the engine would listen on a socket file and on no port; remove it"),
-        (
-            vllm({"runner": "pooling"}),
-            "runner",
-            "with pooling the engine completes no text, and a completion proves a unit; remove it",
-        ),
-        (
-            vllm({"convert": "embed"}),
-            "convert",
-            "with embed the engine completes no text, and a completion proves a unit; remove it",
-        ),
-        (vllm({"skip-tokenizer-init": True}), "skip-tokenizer-init", NO_TEXT),
-        (sglang({"is-embedding": True}), "is-embedding", NO_TEXT),
-        (
-            sglang({"disaggregation-mode": "prefill"}),
-            "disaggregation-mode",
-            "with prefill the engine completes no text, and a completion proves a unit; remove it",
-        ),
-        (
-            sglang({"grpc-mode": True}),
-            "grpc-mode",
-            "the engine would speak gRPC, and its proofs are HTTP; remove it",
-        ),
-        (
-            vllm({"data-parallel-size": 2}),
-            "data-parallel-size",
-            COPIES,
-        ),
-        (
-            sglang({"dp-size": 2}),
-            "dp-size",
-            COPIES,
-        ),
-        (
-            vllm({"api-server-count": 2}),
-            "api-server-count",
-            "vLLM refuses it on the ranks that are headless, which all but the first are; remove it",
-        ),
-    ],
-)
-def test_an_option_with_which_no_completion_can_prove_the_unit_is_refused(file: str, key: str, expected: str) -> None:
-    assert refusals(file) == [f"{P}.{key} @ {key}: {expected}"]
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        vllm({"runner": "generate", "convert": "none", "data-parallel-size": 1}),
-        vllm({"api-server-count": 2}, nodes=["n0"], parallel=None),
-        sglang({"dp-size": 2, "enable-dp-attention": True, "disaggregation-mode": "null"}),
-    ],
-)
-def test_the_same_option_with_a_value_that_completes_text_is_accepted(file: str) -> None:
-    assert refusals(file) == []
-
-
 def test_the_files_that_a_start_needs_are_those_of_the_model_and_of_the_image() -> None:
     args = {
         "chat-template": "/models/qwen/./t.jinja",
@@ -226,33 +159,6 @@ def test_the_places_that_an_option_names_are_found(key: str, value: object, plac
 def test_an_image_may_have_files_in_its_own_folders_alone(folder: str) -> None:
     assert refusals(vllm({"chat-template": f"{folder}/t"})) == []
     assert len(refusals(vllm({"chat-template": f"{folder}x/t"}))) == 1
-
-
-@pytest.mark.parametrize(
-    ("file", "key", "expected"),
-    [
-        (vllm({"ssl-keyfile": "/models/qwen/a.pem"}), "ssl-keyfile", "the engine would speak TLS"),
-        (vllm({"task": "embed"}, version="0.10.2", nodes=["n0"], parallel=None), "task", "with embed the engine"),
-        (sglang({"dp-size": 3}), "dp-size", "3 copies of a model that is split over 2 nodes need 6 GPUs; remove it; a"),
-        (sglang({"dp-size": 2, "enable-dp-attention": False}), "dp-size", "2 copies of a model"),
-        (
-            vllm({"data-parallel-size": 2}, nodes=["n0"], parallel=None),
-            "data-parallel-size",
-            "2 copies of a model that is split over 1 node need 2",
-        ),
-    ],
-)
-def test_what_no_completion_can_prove_is_refused_in_its_other_forms(file: str, key: str, expected: str) -> None:
-    (found,) = refusals(file)
-    assert found.startswith(f"{P}.{key} @ {key}: {expected}")
-
-
-def test_a_flag_that_is_off_and_one_process_are_accepted() -> None:
-    for file in (
-        vllm({"skip-tokenizer-init": False, "runner": "auto", "convert": "auto"}),
-        sglang({"is-embedding": False, "grpc-mode": False, "dp-size": 1}),
-    ):
-        assert refusals(file) == []
 
 
 def test_what_is_in_the_compile_cache_is_not_looked_up() -> None:

@@ -441,3 +441,50 @@ def test_each_program_of_an_engine_is_known(program: str, engine: str) -> None:
     unit, found = taken(f"container: acme/tiny:1.0\ncommand: {program}\n", version=version, nodes=("n0",))
     assert (unit["engine"], found.models) == (engine, {"tiny": {"source": "acme/Tiny"}})
     assert unit["api"]["port"] == (30000 if engine == "sglang" else 8000)
+
+
+POOLING = """model: acme/Tiny
+runtime: {engine}
+container: acme/tiny:{version}
+command: |
+  {command} --max-model-len 4096 {words}
+"""
+COMMANDS = {
+    "vllm": ("0.21.0", "vllm serve acme/Tiny"),
+    "sglang": ("0.5.12", "python3 -m sglang.launch_server --model-path acme/Tiny"),
+}
+
+
+def pooling(engine: str, words: str) -> str:
+    version, command = COMMANDS[engine]
+    text = POOLING.format(engine=engine, version=version, command=command, words=words)
+    return text.replace("--max-model-len", "--context-length") if engine == "sglang" else text
+
+
+@pytest.mark.parametrize(
+    ("engine", "words", "kind"),
+    [
+        ("vllm", "--runner pooling", "embedding"),
+        ("vllm", "--runner generate", None),
+        ("vllm", "--runner auto", None),
+        ("vllm", "", None),
+        ("sglang", "--is-embedding", "embedding"),
+    ],
+)
+def test_what_an_engine_is_told_to_compute_is_the_kind_of_the_unit(engine: str, words: str, kind: str | None) -> None:
+    unit, found = taken(pooling(engine, words), nodes=("n0",))
+    assert unit.get("kind") == kind
+    assert not {"runner", "task", "is-embedding"} & set(unit.get("args", {}))
+    told = [line for line in found.warnings if "kind" in line]
+    assert bool(told) == (words == "--runner pooling"), told
+
+
+def test_a_draft_engine_is_not_a_unit() -> None:
+    assert refusal(pooling("vllm", "--runner draft")) == (
+        "--runner draft: a unit is a chat, a completion, an embedding or a score"
+    )
+
+
+def test_a_small_share_of_a_recipe_is_kept() -> None:
+    unit, _ = taken(pooling("vllm", "--runner pooling --gpu-memory-utilization 0.05"), nodes=("n0",))
+    assert unit["memory"] == 0.05

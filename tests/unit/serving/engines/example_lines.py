@@ -41,8 +41,8 @@ def lines() -> Iterator[ExampleLine]:
         addresses = socket_addresses(rack)
         for unit in served_units(rack).values():
             for rank in range(len(unit.ranks(rack.nodes))):
-                if engine_argv := without_program(unit.kind, rank_argv(rack, unit, rank, addresses)):
-                    yield ExampleLine(path.stem, unit.name, rank, unit.kind, unit.version, engine_argv)
+                if engine_argv := without_program(unit.family, rank_argv(rack, unit, rank, addresses)):
+                    yield ExampleLine(path.stem, unit.name, rank, unit.family, unit.version, engine_argv)
 
 
 def without_program(engine: Engine, argv: tuple[str, ...]) -> tuple[str, ...]:

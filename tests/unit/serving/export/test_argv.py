@@ -124,8 +124,8 @@ def test_a_pod_has_the_container_of_the_unit(name: str) -> None:
         assert pod["hostNetwork"]
         keyed = one.unit.api.key is not None and launch.rank == 0
         secrets = [entry["name"] for entry in engine["env"] if "secretKeyRef" in entry.get("valueFrom", {})]
-        assert secrets == (["VLLM_API_KEY"] if keyed and one.unit.kind == "vllm" else [])
-        assert (INSIDE_KEY in mounts) == (keyed and one.unit.kind == "sglang")
+        assert secrets == (["VLLM_API_KEY"] if keyed and one.unit.family == "vllm" else [])
+        assert (INSIDE_KEY in mounts) == (keyed and one.unit.family == "sglang")
         assert ("readinessProbe" in engine) == (launch.rank == 0)
 
 

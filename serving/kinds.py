@@ -1,0 +1,168 @@
+"""What the kind of a unit, `kind` in rack.yaml, means for its engine: options, what is asked for, and what is refused.
+
+vLLM and SGLang serve either text or numbers in one process: an engine that pools has no /v1/completions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+from core.model.errors import RuleViolation, counted, truncate
+from core.model.model_lock import ModelRecord
+from serving.options import ServedUnit, plain_argument
+
+_POOLED = ("embedding", "score")
+_NEEDS = {"chat": "a completion", "completion": "a completion", "embedding": "an embedding", "score": "a ranking"}
+_CONVERTED = {"embedding": ("auto", "none", "embed"), "score": ("auto", "none", "embed", "classify")}
+"""What vLLM may make of a model that pools: a ranking may be by the distance of embeddings."""
+_OTHER_DIMENSION = ("pooler-config", "override-pooler-config", "hf-overrides", "json-model-override-args", "convert")
+"""Options that may give an embedding another number of values than the hidden size of the model."""
+_PROJECTION = re.compile(r"(?:.*/)?\d+_Dense/.*")
+"""Files of a layer after the pooling, which gives an embedding another size (Sentence Transformers)."""
+_RANKING = re.compile(r"\w+For(SequenceClassification|RewardModel)\w*")
+_ENCODER = re.compile(r"\w*(Bert|Roberta|MPNet)Model|Contriever")
+"""Architectures without a head for text, as both engines know them."""
+
+
+def pools(unit: ServedUnit) -> bool:
+    """Return whether the engine of a unit computes numbers of whole texts, and no text."""
+    return unit.kind in _POOLED
+
+
+def engine_options(unit: ServedUnit) -> list[str]:
+    """Return the options by which an engine serves the kind of a unit.
+
+    SGLang knows a ranking model by its architecture, and refuses --is-embedding for those that rank by the next token
+    (configs/model_config.py, entrypoints/openai/serving_rerank.py). What vLLM makes of a model follows from its
+    architecture, too, unless `convert` in `args` says it.
+    """
+    if unit.family == "sglang":
+        return ["--is-embedding"] if unit.kind == "embedding" else []
+    return ["--runner", "pooling"] if pools(unit) else []
+
+
+def dimension(unit: ServedUnit, record: ModelRecord) -> int:
+    """Return the numbers that each embedding of a unit must have, 0 where the lock file does not say it."""
+    if unit.kind != "embedding" or set(_OTHER_DIMENSION) & set(unit.args):
+        return 0
+    if any(_PROJECTION.fullmatch(file.path) for file in record.files):
+        return 0
+    try:
+        config = json.loads(record.configurations.get("config.json", ""))
+        size = config.get("hidden_size")
+    except (ValueError, AttributeError):
+        return 0
+    return size if type(size) is int and 0 < size <= 65536 else 0
+
+
+def unfit_model(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation]:
+    """Yield why a unit cannot be of its kind by the architecture of its model, unless an option gives it another."""
+    if {"hf-overrides", "json-model-override-args"} & set(unit.args):
+        return
+    try:
+        architecture = json.loads(record.configurations.get("config.json", ""))["architectures"][0]
+    except (ValueError, LookupError, TypeError):
+        return
+    ranks, encodes = (form.fullmatch(str(architecture)) for form in (_RANKING, _ENCODER))
+    if (ranks and unit.kind != "score") or (encodes and not pools(unit)):
+        what = f"{unit.model} is a {truncate(str(architecture))}, which gives no answer of kind {unit.kind}"
+        yield RuleViolation(("kind",), what, f"write kind: {'score' if ranks else 'embedding'}")
+
+
+def request(unit: ServedUnit) -> tuple[str, dict[str, object], str]:
+    """Return the path and a short body of a request of this kind, and a word that each answer to it has."""
+    if unit.kind == "embedding":
+        return "/v1/embeddings", {"input": ["2+2="]}, '"embedding"'
+    if unit.kind == "score":
+        return "/v1/rerank", {"query": "2+2=", "documents": ["4", "a"]}, 'score"'
+    prompt = unit.probe.answer.ask if unit.probe.answer else "2+2="
+    return "/v1/completions", {"prompt": prompt, "max_tokens": 8, "temperature": 0}, '"choices"'
+
+
+def bench_fault(unit: ServedUnit) -> str:
+    """Return why a unit cannot be measured, empty if it can."""
+    what = f"unit {unit.name} has kind: {unit.kind}, and what is measured is how an engine generates text"
+    return what if pools(unit) else ""
+
+
+def unfit_probe(unit: ServedUnit) -> Iterator[RuleViolation]:
+    """Yield what `probe` asks for and the kind of a unit does not have."""
+    if unit.probe.tool and unit.kind != "chat":
+        what = f"a tool call is a chat completion, and kind is {unit.kind}"
+        yield RuleViolation(("probe", "tool"), what, "write kind: chat, or remove it")
+    if pools(unit) and "answer" in unit.probe.model_fields_set:
+        what = f"is the answer to a completion, and kind is {unit.kind}: texts of its own prove it"
+        yield RuleViolation(("probe", "answer"), what, "remove it")
+
+
+def unprovable(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
+    """Yield each option with which nothing can prove a unit: it has no port, no plain HTTP, or not what its kind needs.
+
+    Args:
+        unit: the unit.
+        ranks: the number of its nodes.
+    """
+    args = {key: plain_argument(value) for key, value in unit.args.items()}
+    for key, value in args.items():
+        if found := _unprovable(unit, ranks, key, value, args):
+            yield RuleViolation(("args", key), *found)
+
+
+def _unprovable(
+    unit: ServedUnit, ranks: int, key: str, value: object, args: Mapping[str, object]
+) -> tuple[str, str] | None:
+    """Return why nothing can prove a unit with this option, and what is right; None when something can."""
+    if key in ("ssl-certfile", "ssl-keyfile"):
+        return (
+            "the engine would speak TLS, and its proofs are plain HTTP",
+            "remove it; serving.gateway gives clients TLS",
+        )
+    if key == "uds":
+        return "the engine would listen on a socket file and on no port", "remove it"
+    if key in ("grpc", "grpc-mode", "smg-grpc-mode") and value is True:
+        return "the engine would speak gRPC, and its proofs are HTTP", "remove it"
+    if key in ("checkpoint-engine-wait-weights-before-ready", "gated-launch-port") and value is not False:
+        return "the engine would wait at each start for another program, which the launcher does not run", "remove it"
+    needs = _NEEDS[unit.kind]
+    if key == "convert" and value not in _CONVERTED.get(unit.kind, ("auto", "none")):
+        kind = {"embed": "embedding", "classify": "score"}.get(str(value))
+        what = f"with {truncate(str(value))} the engine does not serve kind: {unit.kind}, and {needs} proves the unit"
+        return what, f"write kind: {kind}, or remove it" if kind else "remove it"
+    if role := _role(key, value):
+        what = f"with {truncate(role)} the engine is one part of several, and {needs} from it alone proves the unit"
+        return what, "remove it"
+    flags = ("skip-tokenizer-init", "tokens-only", "mm-encoder-only", "encoder-only")
+    if key in flags and value is True:
+        return f"the engine takes no text with it, and {needs} proves the unit", "remove it"
+    if key in ("data-parallel-size", "dp-size", "attn-dp-size", "attention-data-parallel-size"):
+        return _copies(unit, ranks, value, args)
+    if key == "api-server-count" and unit.engine == "vllm" and ranks > 1:
+        return "vLLM refuses it on the ranks that are headless, which all but the first are", "remove it"
+    return None
+
+
+def _role(key: str, value: object) -> str:
+    """Return the part that an engine has among several, where it alone completes no request; else nothing."""
+    if key == "disaggregation-mode":
+        return "" if value == "null" else str(value)
+    if key == "decoupled-spec-role":
+        return "drafter" if value == "drafter" else ""
+    if key != "ec-transfer-config":
+        return ""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return ""
+    role = value.get("ec_role") if isinstance(value, Mapping) else None
+    return str(role) if role == "ec_producer" else ""
+
+
+def _copies(unit: ServedUnit, ranks: int, value: object, args: Mapping[str, object]) -> tuple[str, str] | None:
+    """SGLang's copies of the attention share the GPUs of the tensor slices; all other copies need their own."""
+    if not isinstance(value, int) or value < 2 or (unit.family == "sglang" and args.get("enable-dp-attention") is True):
+        return None
+    what = f"{value} copies of a model that is split over {counted(ranks, 'node')} need {value * ranks} GPUs"
+    return what, "remove it; a further unit serves a further copy"
