@@ -79,7 +79,6 @@ def test_a_key_in_another_scheme_is_refused(gate: RunningGateway) -> None:
     [
         "/",
         "/metrics",
-        "/v1/models",
         "/three/v1/models",
         "/ONE/v1/models",
         "/echo",
@@ -245,7 +244,7 @@ def test_errors_of_the_engine_pass(gate: RunningGateway) -> None:
 
 def test_a_request_that_is_too_large_is_refused(gate: RunningGateway) -> None:
     file = gate.root / "large"
-    file.write_text(json.dumps({"model": "qwen", "prompt": "x" * (1 << 20)}))
+    file.write_text(json.dumps({"model": "qwen", "prompt": "x" * (4 << 20)}))
     reply = gate.curl("/one/v1/completions", "--data-binary", f"@{file}")
     assert (reply.status, reply.code) == (413, "request_too_large")
     file.write_text(json.dumps({"model": "qwen", "prompt": "x" * (1 << 19)}))
