@@ -327,13 +327,7 @@ def _version(locked: LockedUnit, configured: Mapping[str, object]) -> str:
 
 def served_name(unit: ServedUnit) -> str:
     """Return the name by which clients ask for the model: the first of several."""
-    return served_names(unit)[0]
-
-
-def served_names(unit: ServedUnit) -> tuple[str, ...]:
-    """Return all names by which clients may ask for the model."""
-    given = unit.args.get("served-model-name", unit.model)
-    return tuple(map(str, given)) if isinstance(given, tuple) and given else (str(given),)
+    return unit.served_names[0]
 
 
 def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:

@@ -9,11 +9,10 @@ from core.model import Rack
 from core.model.fields import mebibytes
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from serving.desired import UNITS, served_names
 from serving.options import ServedUnit, ServingGateway, served_units
 
 SERVICE = "sparkrack-gateway-router.service"
-SERVICE_FILE = f"{UNITS}/{SERVICE}"
+SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
 PROGRAM = "/usr/local/lib/sparkrack/serve_router.py"
 MODELS = "/etc/sparkrack/gateway-models.json"
 """Beside the folder of the gateway, which root alone reads. It has no secret."""
@@ -30,7 +29,7 @@ def units_by_model(units: Iterable[ServedUnit]) -> Mapping[str, tuple[str, ...]]
     """Return the names of the units that serve each model, those that are declared up first."""
     found: dict[str, tuple[str, ...]] = {}
     for unit in sorted(units, key=lambda unit: unit.state != "up"):
-        for name in served_names(unit):
+        for name in dict.fromkeys(unit.served_names):
             found[name] = (*found.get(name, ()), unit.name)
     return found
 

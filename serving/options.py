@@ -238,6 +238,12 @@ class ServedUnit(Section):
         """The engine by whose options the unit is judged."""
         return "sglang" if self.engine == "sglang" else "vllm"
 
+    @property
+    def served_names(self) -> tuple[str, ...]:
+        """The names by which clients may ask for the model."""
+        given = self.args.get("served-model-name", self.model)
+        return tuple(map(str, given)) if isinstance(given, tuple) and given else (str(given),)
+
     def ranks(self, nodes: Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:
         """Return the names of its nodes in rank order; `nodes`: all nodes of the rack."""
         return tuple(nodes) if self.nodes == "all" else tuple(self.nodes)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import socketserver
 import stat
 import subprocess
 import sys
@@ -251,6 +252,32 @@ def test_a_socket_that_nginx_may_not_open_has_its_own_code(gate: RunningGateway)
         assert (reply.status, reply.code) == (503, "router_down")
     finally:
         place.chmod(0o660)
+
+
+def test_the_router_gets_no_key_and_no_other_header(gate: RunningGateway) -> None:
+    heads = []
+
+    class Recorder(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            lines = list(iter(self.rfile.readline, b"\r\n"))
+            heads.extend(line.decode().partition(":")[0].lower().strip() for line in lines[1:])
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Accel-Redirect: @route-echo\r\nContent-Length: 0\r\n\r\n")
+
+    place = Path(rooted(gateway_router.SOCKET, gate.root))
+    gate.stop_router()
+    place.unlink()
+    try:
+        with socketserver.UnixStreamServer(str(place), Recorder) as server:
+            place.chmod(0o666)
+            thread = threading.Thread(target=server.handle_request)
+            thread.start()
+            reply = post(gate, {"model": "qwen"}, "/v1/completions", "-H", f"X-Api-Key: {ALICE}", "-H", "Cookie: a=b")
+            thread.join()
+    finally:
+        place.unlink()
+        gate.start_router()
+    assert reply.json["path"] == "/v1/completions"
+    assert sorted(heads) == ["connection", "content-length", "content-type", "host"]
 
 
 def test_a_unit_that_nginx_does_not_know_yet_is_the_routers_fault(gate: RunningGateway) -> None:
