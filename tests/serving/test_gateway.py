@@ -18,6 +18,7 @@ import pytest
 from core.verify.reporter import CheckReporter
 from serving import gateway as gateway
 from serving import gateway_certificate as gateway_certificate
+from serving import gateway_router as gateway_router
 from serving import verify
 from tests.serving.running_gateway import CLIENTS, NGINX, UNIT_KEYS, RunningGateway, running_gateway
 from tests.unit.ops.shells import rooted, run
@@ -335,12 +336,26 @@ def other_certificate(gate: RunningGateway) -> None:
     gate.write(gateway.CERTIFICATE, gateway_certificate.self_signed_pem(gate.gateway, "127.0.0.1"), 0o600)
 
 
+def other_models(gate: RunningGateway) -> None:
+    """The router runs with the models of another rack."""
+    gate.stop_router()
+    file = Path(rooted(gateway_router.MODELS, gate.root))
+    before = file.read_text()
+    file.write_text(json.dumps({"other": ["one"]}))
+    gate.start_router()
+    file.write_text(before)
+
+
 @pytest.mark.parametrize(
     ("break_it", "line"),
     [
         (lambda gate: gate.command("open", "two"), "n0: a completion of unit two has HTTP status 200"),
         (lambda gate: gate.command("close", "one"), "n0: a completion of unit one has HTTP status 503"),
         (other_certificate, "n0: the gateway has another certificate than its file"),
+        (RunningGateway.stop_router, "n0: a completion of unit one by its model has HTTP status 503"),
+        (RunningGateway.stop_router, "n0: /v1/models has HTTP status 503"),
+        (other_models, "n0: /v1/models has other, wanted qwen, glm, echo"),
+        (other_models, "n0: a completion of unit one by its model has HTTP status 404"),
         (
             lambda gate: gate.write_keys({**CLIENTS, "alice": "a-key-that-is-not-loaded"}),
             "n0: a completion of unit one has HTTP status 401",
@@ -356,3 +371,5 @@ def test_a_gateway_that_is_wrong_is_found(
     finally:
         declared.write_keys(CLIENTS)
         declared.write(gateway.CERTIFICATE, declared.pem, 0o600)
+        declared.stop_router()
+        declared.start_router()

@@ -10,8 +10,9 @@ import pytest
 
 from core.model import load
 from core.model.declared_secrets import declared_secrets, missing_file
+from serving.gateway_router import units_by_model
 from serving.gateway_rules import shared_names
-from serving.options import gateway_of, serving_of
+from serving.options import gateway_of, served_units, serving_of
 from tests.unit.model.serving_racks import loaded, machines, put, refusals, text, unit
 
 D = "serving.gateway"
@@ -124,6 +125,13 @@ def test_a_name_that_two_units_serve_is_refused(first: object, second: object, l
     assert found.startswith(line)
     assert "write args: {served-model-name: two}, or one slot for units of which one is up at a time" in found
     assert refusals(two_units(first, second, gateway=False)) == []
+
+
+def test_of_units_with_one_name_the_router_has_first_the_one_that_is_declared_up() -> None:
+    units = served_units(loaded(two_units(["qwen", "a"], None, gateway=False)))
+    down = units["one"].model_copy(update={"state": "down"})
+    assert units_by_model([*units.values()]) == {"qwen": ("one", "two"), "a": ("one",)}
+    assert units_by_model([down, units["two"]]) == {"qwen": ("two", "one"), "a": ("one",)}
 
 
 def test_units_whose_models_have_different_names_are_accepted() -> None:

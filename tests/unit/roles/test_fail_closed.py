@@ -175,7 +175,6 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "serving-records": (EMPTY, NONE),
     "serving-gateway-files": (EMPTY, NONE),
     "serving-gateway-state": (EMPTY, NONE),
-    "serving-gateway-units": (EMPTY, NONE),
     "serving-containers": (EMPTY, NONE),
     "/etc/systemd/system/prometheus-node-exporter.service.d/zz-sparkrack.conf": (ANYTHING, OURS),
     "/etc/systemd/system/prometheus.service.d/zz-sparkrack.conf": (ANYTHING, OURS),

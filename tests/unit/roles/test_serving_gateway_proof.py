@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.model import Rack
+from core.verify.reporter import NOTE, CheckReporter, properties_named
 from serving import gateway as gateway
 from serving import gateway_router as gateway_router
 from serving import verify
@@ -116,8 +117,10 @@ def test_an_nginx_that_was_replaced_while_it_ran_fails(tmp_path: Path) -> None:
 def test_an_nginx_of_unknown_version_is_a_note(tmp_path: Path) -> None:
     root = node(tmp_path, rack())
     stand_in(root, "dpkg-query", "exit 1")
-    noted = reported(verify.test_nginx_of_the_gateway_has_no_known_weakness, root, rack())
-    assert noted == ["n0: the version of nginx is unknown, so no advisory is looked up"]
+    noted: list[tuple[str, object]] = []
+    check = verify.test_nginx_of_the_gateway_has_no_known_weakness
+    assert reported(check, root, rack(), report=CheckReporter(noted)) == []
+    assert properties_named(noted, NOTE) == ("n0: the version of nginx is unknown, so no advisory is looked up",)
 
 
 @pytest.fixture
