@@ -265,7 +265,8 @@ def _some_keys(value: Mapping[str, SecretRef]) -> Mapping[str, SecretRef]:
 
 
 class ServingGateway(Section):
-    """One address for clients: nginx on `node`, which hands /UNIT/v1 to the head of each unit over TLS.
+    """One address for clients: nginx on `node` with TLS, which hands /v1 to the head of the unit that serves the model
+    of a request, and /UNIT/v1 to the head of that unit.
 
     `keys`: bearer tokens of clients, by a name that stands in the log. `body`: the largest request. Without
     `certificate` a self-signed one is made.

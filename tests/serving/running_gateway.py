@@ -112,6 +112,7 @@ class RunningGateway:
     """nginx with three units: `one` with a key and `two` without, both stand-ins, and `echo`."""
 
     root: Path
+    body: str = "4M"
     ports: dict[str, int] = field(default_factory=dict)
     engines: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -135,7 +136,7 @@ class RunningGateway:
             )
             for name, port in self.ports.items()
         }
-        declared = {"node": "n0", "port": self.port, "listen": "local", "keys": keys, "body": "4M"}
+        declared = {"node": "n0", "port": self.port, "listen": "local", "keys": keys, "body": self.body}
         return loaded(text({}, serving={"units": units, "gateway": declared}))
 
     @property
