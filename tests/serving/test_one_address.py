@@ -13,7 +13,7 @@ import stat
 import subprocess
 import sys
 import threading
-import urllib.request
+import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -174,8 +174,8 @@ def test_a_model_that_is_not_there_is_not_found(gate: RunningGateway, path: str)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_model_can_be_looked_up(gate: RunningGateway, name: str) -> None:
-    quoted = urllib.request.quote(name)
-    for path in (f"/v1/models/{quoted}", f"/v1/models/{urllib.request.quote(name, safe='')}?x"):
+    quoted = urllib.parse.quote(name)
+    for path in (f"/v1/models/{quoted}", f"/v1/models/{urllib.parse.quote(name, safe='')}?x"):
         assert gate.curl(path).json == {"id": name, "object": "model", "created": 0, "owned_by": "sparkrack"}
 
 
@@ -255,7 +255,7 @@ def test_a_socket_that_nginx_may_not_open_has_its_own_code(gate: RunningGateway)
 
 
 def test_the_router_gets_no_key_and_no_other_header(gate: RunningGateway) -> None:
-    heads = []
+    heads: list[str] = []
 
     class Recorder(socketserver.StreamRequestHandler):
         def handle(self) -> None:
