@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from core.model import Rack
 from core.model.fields import mebibytes
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from serving.options import ServedUnit, ServingGateway, served_units
+from serving.options import ServedUnit, ServingGateway, plain_argument, served_units
 
 SERVICE = "sparkrack-gateway-router.service"
 SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
@@ -29,9 +30,20 @@ def units_by_model(units: Iterable[ServedUnit]) -> Mapping[str, tuple[str, ...]]
     """Return the names of the units that serve each model, those that are declared up first."""
     found: dict[str, tuple[str, ...]] = {}
     for unit in sorted(units, key=lambda unit: unit.state != "up"):
-        for name in dict.fromkeys(unit.served_names):
+        for name in dict.fromkeys((*unit.served_names, *adapters(unit))):
             found[name] = (*found.get(name, ()), unit.name)
     return found
+
+
+def adapters(unit: ServedUnit) -> Iterator[str]:
+    """Yield the names of the adapters of a unit that vLLM serves as models of their own."""
+    given = plain_argument(unit.args.get("lora-modules", ()))
+    for one in given if isinstance(given, list) else [given]:
+        with suppress(ValueError):
+            read = json.loads(one) if isinstance(one, str) and one.lstrip().startswith("{") else one
+            name = read.get("name") if isinstance(read, Mapping) else str(read).partition("=")[0]
+            if isinstance(name, str) and name:
+                yield name
 
 
 def files(rack: Rack, gateway: ServingGateway, run: str) -> tuple[ManagedFile, ...]:

@@ -12,7 +12,7 @@ from core.model import load
 from core.model.declared_secrets import declared_secrets, missing_file
 from serving.gateway_router import units_by_model
 from serving.gateway_rules import shared_names
-from serving.options import gateway_of, served_units, serving_of
+from serving.options import frozen_argument, gateway_of, served_units, serving_of
 from tests.unit.model.serving_racks import loaded, machines, put, refusals, text, unit
 
 D = "serving.gateway"
@@ -132,6 +132,22 @@ def test_of_units_with_one_name_the_router_has_first_the_one_that_is_declared_up
     down = units["one"].model_copy(update={"state": "down"})
     assert units_by_model([*units.values()]) == {"qwen": ("one", "two"), "a": ("one",)}
     assert units_by_model([down, units["two"]]) == {"qwen": ("two", "one"), "a": ("one",)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "a=/cache/a",
+        ["a=/cache/a"],
+        '{"name": "a", "path": "/cache/a"}',
+        [{"name": "a", "path": "/cache/a"}],
+        ["{x", "a=b"],
+    ],
+)
+def test_an_adapter_of_vllm_is_a_model_of_its_unit(given: object) -> None:
+    units = served_units(loaded(two_units(None, "b", gateway=False)))
+    one = units["one"].model_copy(update={"args": {"lora-modules": frozen_argument(given)}})
+    assert units_by_model([one, units["two"]]) == {"qwen": ("one",), "a": ("one",), "b": ("two",)}
 
 
 def test_units_whose_models_have_different_names_are_accepted() -> None:
