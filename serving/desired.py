@@ -328,8 +328,7 @@ def _version(locked: LockedUnit, configured: Mapping[str, object]) -> str:
 
 def served_name(unit: ServedUnit) -> str:
     """Return the name by which clients ask for the model: the first of several."""
-    given = unit.args.get("served-model-name", unit.model)
-    return str(given[0] if isinstance(given, tuple) and given else given)
+    return unit.served_names[0]
 
 
 def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:

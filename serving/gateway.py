@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from pydantic import SecretBytes
 
@@ -16,6 +17,7 @@ from core.model.addressing import first_address
 from core.model.fields import mebibytes
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_shell, validate_unit
+from serving import gateway_router as gateway_router
 from serving.desired import UNITS, PrivateFile, plain
 from serving.launch import api_address
 from serving.options import ServedUnit, ServingGateway, gateway_of, served_units
@@ -23,7 +25,8 @@ from serving.options import ServedUnit, ServingGateway, gateway_of, served_units
 FOLDER = "/etc/sparkrack/gateway"
 RUN = "/run/sparkrack-gateway"
 """Has a file `UNIT.closed` for each closed unit. It is empty after a boot."""
-CACHE = "/var/cache/sparkrack-gateway"
+OLD_CACHE = "/var/cache/sparkrack-gateway"
+"""Where earlier versions wrote bodies that are larger than 1 MiB."""
 NGINX = "/usr/sbin/nginx"
 PACKAGE = "nginx"
 SERVICE = "sparkrack-gateway.service"
@@ -57,10 +60,16 @@ CLIENT_PATHS = (
 /v1 vLLM 0.33 also loads adapters (`load_lora_adapter`), and SGLang 0.5.23 shows its load (`loads`)."""
 _BELOW = {"models": "(?:/[^/]+){0,2}", "responses": "(?:/[^/]+(?:/cancel)?)?"}
 """What these have below them: the name of a model, with its owner; a response, and its end."""
+LARGE_BODIES_MIB = 1024
+"""Memory for bodies of 1 MB or more, of all requests at a time: nginx holds each until its answer has ended."""
 SILENCE_SECONDS = 3600
 """Seconds for which an engine may be silent before or within an answer: a queue, a long prompt."""
 RETRY_SECONDS = 30
 """Seconds after which a client may ask again a unit that is closed or down."""
+ROUTER_SECONDS = 30
+"""Seconds for the router to take a body and to name a unit."""
+ROUTER_RETRY_SECONDS = 2
+"""Seconds after which a client may ask again when the router gave no answer: systemd starts it again after one."""
 _KEY = re.compile(r"[A-Za-z0-9._~+/-]{16,512}=*")
 """A bearer token as RFC 6750 has it, which is safe in an expression and in quotes of nginx."""
 KEY_FAULT = (
@@ -99,7 +108,7 @@ def files(rack: Rack, gateway: ServingGateway) -> tuple[ManagedFile, ...]:
         configuration=CONFIGURATION,
     )
     program = resources.file_text("serving", "files/serve-gateway.sh")
-    accepted = f'install -d -m 755 {RUN} {CACHE}; {NGINX} -e stderr -t -q -c "$new"'
+    accepted = f'install -d -m 755 {RUN}; {NGINX} -e stderr -t -q -c "$new"'
     return (
         ManagedFile(PROGRAM, program.encode(), "755", validate_shell()),
         ManagedFile(REACHED, f"{header(rack.rack)}\n{reached}".encode()),
@@ -109,9 +118,8 @@ def files(rack: Rack, gateway: ServingGateway) -> tuple[ManagedFile, ...]:
 
 
 def _configuration(rack: Rack, gateway: ServingGateway) -> str:
-    units = _units(rack)
-    names = ", ".join(unit.name for unit in units) or "none"
-    unknown = _error(f"no unit has this path; write /UNIT/v1/..., units: {names}", "unit_not_found")
+    units, body = _units(rack), mebibytes(gateway.body)
+    routed = [path for path in CLIENT_PATHS if path != "models"]
     return resources.file_text(
         "serving",
         "templates/gateway.nginx.conf",
@@ -122,47 +130,97 @@ def _configuration(rack: Rack, gateway: ServingGateway) -> str:
         port=gateway.port,
         keys=KEYS,
         run=RUN,
-        cache=CACHE,
         certificate=CERTIFICATE,
-        body=f"{mebibytes(gateway.body)}m",
+        body=f"{body}m",
+        large=max(2, LARGE_BODIES_MIB // body),
+        large_mib=max(2 * body, LARGE_BODIES_MIB),
         silence=SILENCE_SECONDS,
         retry=RETRY_SECONDS,
-        unauthorized=_error("the gateway has no such key; write Authorization: Bearer KEY", "invalid_api_key"),
-        unknown=unknown,
-        too_large=_error(f"the request is larger than {gateway.body}", "request_too_large"),
+        socket=gateway_router.SOCKET,
+        router_seconds=ROUTER_SECONDS,
+        router_retry=ROUTER_RETRY_SECONDS,
         paths="|".join(f"{path}{_BELOW.get(path, '')}" for path in CLIENT_PATHS),
-        units="".join(_location(rack, unit, unknown) for unit in units),
+        routed="|".join(("models(?:/[^?]*)?", *routed)),
+        errors="".join(error.text() for error in (*_errors(gateway, units), *_unit_errors(rack, units))),
+        units="".join(_locations(rack, unit) for unit in units),
     )
 
 
-def _location(rack: Rack, unit: ServedUnit, unknown: str) -> str:
-    name, head = unit.name, unit.ranks(rack.nodes)[0]
-    return resources.file_text(
+def _locations(rack: Rack, unit: ServedUnit) -> str:
+    engine = resources.file_text(
         "serving",
-        "templates/gateway-unit.nginx.conf",
-        unit=name,
-        unknown=unknown,
-        other_path=_error(f"the gateway hands on /v1/{', /v1/'.join(CLIENT_PATHS)} only", "path_not_found"),
-        closed=f"{RUN}/{name}.closed",
-        api=f"{api_address(rack, unit)}:{unit.api.port}",
+        "templates/gateway-engine.nginx.conf",
+        unit=unit.name,
+        closed=f"{RUN}/{unit.name}.closed",
         # An empty header is not sent.
-        authorization=f"$gateway_key_{name}" if unit.api.key else '""',
-        closed_error=_error(f"unit {name} is closed: it takes no new requests", "unit_closed", "server_error"),
-        down_error=_error(f"unit {name} is down: its head {head} gives no answer", "unit_down", "server_error"),
-        refused_error=_error(
-            f"unit {name} refuses the key that the gateway has for it; the operator has to apply the rack",
-            "unit_key_refused",
-            "server_error",
-        ),
+        authorization=f"$gateway_key_{unit.name}" if unit.api.key else '""',
     )
+    api = f"{api_address(rack, unit)}:{unit.api.port}"
+    return resources.file_text("serving", "templates/gateway-unit.nginx.conf", unit=unit.name, engine=engine, api=api)
 
 
-def _error(message: str, code: str, kind: str = "invalid_request_error") -> str:
-    """An error in the form of OpenAI, as one line that stands in single quotes of nginx."""
-    text = json.dumps({"error": {"message": message, "type": kind, "param": None, "code": code}})
-    if "'" in text or "$" in text or "\\" in text:
-        raise ValueError(f"internal error: {code} cannot be quoted for nginx")
-    return text
+@dataclass(frozen=True)
+class _GatewayError:
+    """An error of the gateway: the name of its variable, its code, its sentence, and its type for each API."""
+
+    name: str
+    code: str
+    message: str
+    openai: str = "invalid_request_error"
+    anthropic: str = "not_found_error"
+
+    def text(self) -> str:
+        """Return the map of nginx with its body in both forms."""
+        forms: dict[str, object] = {
+            "anthropic": {"type": "error", "error": {"type": self.anthropic, "message": self.message}},
+            "default": {"error": {"message": self.message, "type": self.openai, "param": None, "code": self.code}},
+        }
+        lines = "".join(f"        {form} '{self._quotable(content)}\\n';\n" for form, content in forms.items())
+        return f"    map $gateway_form $gateway_{self.name} {{\n{lines}    }}\n"
+
+    def _quotable(self, content: object) -> str:
+        text = json.dumps(content)
+        if "'" in text or "$" in text or "\\" in text:
+            raise ValueError(f"internal error: {self.code} cannot be quoted for nginx")
+        return text
+
+
+def _errors(gateway: ServingGateway, units: Sequence[ServedUnit]) -> Iterator[_GatewayError]:
+    names = ", ".join(unit.name for unit in units) or "none"
+    routed = ", ".join(f"/v1/{path}" for path in CLIENT_PATHS)
+    yield _GatewayError(
+        "unauthorized",
+        "invalid_api_key",
+        "the gateway has no such key; write Authorization: Bearer KEY, or x-api-key: KEY",
+        anthropic="authentication_error",
+    )
+    message = f"nothing has this path; write /v1/... or /UNIT/v1/..., units: {names}"
+    yield _GatewayError("unit_not_found", "unit_not_found", message)
+    yield _GatewayError("path_not_found", "path_not_found", f"the gateway hands on {routed} only")
+    message = f"the gateway takes {routed}, written so; what names no model is below /UNIT/v1, units: {names}"
+    yield _GatewayError("not_routed", "path_not_found", message)
+    message = f"the request is larger than {gateway.body}"
+    yield _GatewayError("too_large", "request_too_large", message, anthropic="request_too_large")
+    message = "requests of 1 MB or more, or of unknown length, fill the memory that the gateway has for them; try again"
+    yield _GatewayError("busy", "gateway_busy", message, "server_error", "overloaded_error")
+    message = "the part of the gateway that finds the unit of a model gives no answer; /UNIT/v1 does not need it"
+    yield _GatewayError("router_down", "router_down", message, "server_error", "api_error")
+
+
+def _unit_errors(rack: Rack, units: Sequence[ServedUnit]) -> Iterator[_GatewayError]:
+    for unit in units:
+        name, head = unit.name, unit.ranks(rack.nodes)[0]
+        for error, message, anthropic in (
+            ("closed", f"unit {name} is closed: it takes no new requests", "overloaded_error"),
+            ("down", f"unit {name} is down: its head {head} gives no answer", "overloaded_error"),
+            (
+                "refused",
+                f"unit {name} refuses the key that the gateway has for it; the operator has to apply the rack",
+                "api_error",
+            ),
+        ):
+            code = "unit_key_refused" if error == "refused" else f"unit_{error}"
+            yield _GatewayError(f"{error}_{name}", code, message, "server_error", anthropic)
 
 
 def _units(rack: Rack) -> list[ServedUnit]:
@@ -182,7 +240,7 @@ def keys_file(rack: Rack, gateway: ServingGateway, clients: Mapping[str, str], u
         ValueError: a key cannot be written, or stands for two clients; the message does not have it.
     """
     place = f"{rack.source}: serving.gateway.keys"
-    lines, names = [], dict[str, str]()
+    bearers, others, names = "", "", dict[str, str]()
     for name in gateway.keys:
         key = clients[name]
         if not _KEY.fullmatch(key):
@@ -190,8 +248,14 @@ def keys_file(rack: Rack, gateway: ServingGateway, clients: Mapping[str, str], u
         if (other := names.setdefault(key, name)) != name:
             raise ValueError(f"{place}.{name}: it is the key of {other}, too; write one of its own")
         # An expression: nginx compares the words of a map without regard to upper and lower case.
-        lines.append(f'    "~^(?i:Bearer) +\\Q{key}\\E$" {name};\n')
-    text = f'{header(rack.rack)}\nmap $http_authorization $gateway_client {{\n{"".join(lines)}    default "";\n}}\n'
+        bearers += f'    "~^(?i:Bearer) +\\Q{key}\\E$" {name};\n'
+        others += f'    "~^\\Q{key}\\E$" {name};\n'
+    text = (
+        f"{header(rack.rack)}\n"
+        f"map $http_authorization $gateway_client {{\n{bearers}    default $gateway_other_client;\n}}\n"
+        # Clients of Anthropic's API send their key so.
+        f'map $http_x_api_key $gateway_other_client {{\n{others}    default "";\n}}\n'
+    )
     for unit in _units(rack):
         if unit.api.key is None:
             continue

@@ -10,6 +10,7 @@ from pyinfra.api.host import Host
 
 from core.model import Node, Rack
 from core.ops import apt, host_facts, remote_files
+from core.ops.managed_service import ServiceChanges
 from core.ops.operation import Changeset, operation_on_host
 from core.ops.shell import quote, sudo_script
 from core.util import managed_file
@@ -18,11 +19,13 @@ from core.util.managed_file import ManagedFile
 from serving import desired
 from serving import gateway as gateway
 from serving import gateway_certificate as gateway_certificate
+from serving import gateway_router as gateway_router
 from serving import run_inventory as survey
 from serving.desired import PrivateFile
 from serving.gateway_facts import GatewayFacts
 from serving.options import ServingGateway, served_units
 from serving.run_inventory import RunSecrets
+from serving.services import ROUTER
 
 _FOLDER_STATE = "700 root:root"
 _WANTS = f"{desired.UNITS}/multi-user.target.wants/{gateway.SERVICE}"
@@ -95,13 +98,9 @@ def _changes(here: NodeGateway, declared: ServingGateway, private: list[PrivateF
         detail = "an earlier run was not finished" if pending and not files and not secret else None
         events.append(Event(EventKind.RESTART, subject=gateway.SERVICE, action=_action(facts, files), detail=detail))
     warnings = tuple(_closed(here))
-    if not events:
-        return Changeset(warnings=warnings, in_sync_reason="the gateway is as declared")
-    return Changeset(
-        warnings=warnings,
-        events=tuple(events),
-        commands=tuple(_commands(facts, files, secret, installing, folder, changed)),
-    )
+    router = ROUTER.differences(facts.router(gateway_router.files(here.rack, declared, gateway.RUN)))
+    nginx = ServiceChanges(tuple(events), tuple(_commands(facts, files, secret, installing, folder, changed)))
+    return (nginx + router).changeset("the gateway is as declared", warnings)
 
 
 def _action(facts: GatewayFacts, files: list[ManagedFile]) -> Action:
@@ -135,7 +134,7 @@ def _commands(
     steps += [f"systemctl --no-reload enable --quiet {gateway.SERVICE}"] if not facts.enabled else []
     if changed or not facts.running:
         verb = "restart" if _action(facts, files) is Action.RESTART else "reload-or-restart"
-        steps += [f"systemctl {verb} {gateway.SERVICE}", f"rm -f {gateway.PENDING}"]
+        steps += [f"systemctl {verb} {gateway.SERVICE}", f"rm -rf {gateway.PENDING} {gateway.OLD_CACHE}"]
     if steps:
         yield sudo_script("; ".join(steps))
 
@@ -163,13 +162,17 @@ def _closed(here: NodeGateway) -> Iterator[Event]:
 
 
 def _remove(facts: GatewayFacts) -> Changeset:
-    paths = list(facts.files)
+    why = "rack.yaml has none on this node"
+    router = ROUTER.removal(facts.router(), why)
+    paths = [path for path in gateway.PATHS if path in facts.files]
     if not paths and not facts.enabled and not facts.running:
-        return Changeset(in_sync_reason="the gateway is not on this node")
+        return router.changeset("the gateway is not on this node")
     # `systemctl disable` fails when the unit was removed and its link was left.
     there = f"[ ! -e {gateway.SERVICE_FILE} ] || systemctl stop {gateway.SERVICE}"
-    removal = f"{there}; rm -f {quote(_WANTS, *paths)}; systemctl daemon-reload; rm -rf {gateway.RUN} {gateway.CACHE}"
-    return Changeset(
-        events=acted(Action.STOP_AND_REMOVE, "gateway", detail="rack.yaml has none on this node"),
-        commands=(sudo_script(f"{removal}; [ ! -d {gateway.FOLDER} ] || rmdir {gateway.FOLDER}"),),
+    folders = f"{gateway.RUN} {gateway.OLD_CACHE}"
+    removal = f"{there}; rm -f {quote(_WANTS, *paths)}; systemctl daemon-reload; rm -rf {folders}"
+    nginx = ServiceChanges(
+        acted(Action.STOP_AND_REMOVE, "gateway", detail=why),
+        (sudo_script(f"{removal}; [ ! -d {gateway.FOLDER} ] || rmdir {gateway.FOLDER}"),),
     )
+    return (nginx + router).changeset("the gateway is not on this node")

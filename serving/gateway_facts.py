@@ -1,4 +1,4 @@
-"""Facts of a node about the gateway: its files by their hashes, its certificate, nginx and the service."""
+"""Facts of a node about the gateway: its files by their hashes, its certificate, nginx, its service and its router."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from core.ops.managed_service import ServiceState
 from core.probes.protocol import Reading
+from core.probes.systemd_units import parse_units, show_units
 from core.util import managed_file, resources
-from core.util.managed_file import FileState
+from core.util.managed_file import FileState, ManagedFile
 from serving import desired
 from serving import gateway as gateway
+from serving.services import ROUTER
 
 FILES = "serving-gateway-files"
 STATE = "serving-gateway-state"
-_STATE = re.compile(r"(folder|nginx|running|enabled|certificate|closed)(?: ([A-Za-z0-9+/=:_ ]+))?")
+UNITS = "serving-gateway-units"
+_STATE = re.compile(r"(folder|nginx|running|enabled|certificate|closed|router_pending)(?: ([A-Za-z0-9+/=:_ ]+))?")
 
 COMMANDS: Mapping[str, str] = {
-    FILES: managed_file.probe_hashes(gateway.PATHS),
+    FILES: managed_file.probe_hashes((*gateway.PATHS, *ROUTER.paths)),
+    UNITS: show_units(ROUTER.units),
     # The certificate is public; of the private key the node only says whether it belongs to it.
     STATE: resources.shell_text(
         "serving",
@@ -31,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
         service=gateway.SERVICE,
         units=desired.UNITS,
         certificate=gateway.CERTIFICATE,
+        router_mark=ROUTER.mark,
     ),
 }
 
@@ -88,7 +94,17 @@ class GatewayFacts:
         except (binascii.Error, ValueError):
             raise ValueError(f"{STATE}: the certificate is garbled") from None
 
+    def router(self, files: tuple[ManagedFile, ...] = ()) -> ServiceState:
+        """Return the service of the router as the node has it; `files`: its desired files."""
+        stale = managed_file.differing(files, self.files)
+        return ServiceState(
+            units=parse_units(UNITS, self.reading.text(UNITS), ROUTER.units),
+            files=tuple(zip(stale, managed_file.changes(stale, self.files), strict=True)),
+            there=any(path in self.files for path in ROUTER.paths),
+            pending="router_pending" in self._state,
+        )
+
     def whole(self) -> GatewayFacts:
         """The same, after a look at all of it."""
-        _ = self.files, self._state, self.certificate
+        _ = self.files, self._state, self.certificate, self.router()
         return self

@@ -1,4 +1,5 @@
-"""Rules for the gateway of the served units: where it runs, its port, and whether it reaches the head of each unit."""
+"""Rules for the gateway of the served units: where it runs, its port, whether it reaches the head of each unit, and
+whether the name of a model tells which unit serves it."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from core.model.cabling import Cabling, Leg
-from core.model.errors import Path, RuleViolation
+from core.model.errors import Path, RuleViolation, printable_line
 from core.model.partial_rack import PartialRack
+from serving.gateway_router import units_by_model
 from serving.options import ServingGateway, ServingOptions
 from serving.rules import known_ports, port_problem
 
@@ -26,6 +28,7 @@ def check(
     if found := port_problem(gateway.port, known_ports(partial) | _unit_ports(partial, serving, gateway), 443):
         yield RuleViolation((*_HERE, "port"), *found)
     yield from _address(partial, gateway, cabling)
+    yield from shared_names(serving)
     for unit in serving.units.values():
         ranks = unit.ranks(partial.nodes)
         if ranks and unit.api.listen == "local" and ranks[0] != gateway.node:
@@ -33,6 +36,24 @@ def check(
                 ("serving", "units", unit.name, "api", "listen"),
                 f"the unit answers on loopback of {ranks[0]} only, and the gateway is on {gateway.node}",
                 f"write management, or {ranks[0]} at serving.gateway.node",
+            )
+
+
+def shared_names(serving: ServingOptions) -> Iterator[RuleViolation]:
+    """Yield each name of a model that two units serve: a request at /v1 names its model alone. Units of one slot may
+    share a name, since one of them is up at a time."""
+    for name, units in units_by_model(serving.units.values()).items():
+        first, *others = units
+        slots = {vars(serving.units[unit]).get("slot") for unit in units}
+        if not others or (len(slots) == 1 and None not in slots):
+            continue
+        for other in others:
+            named = "served-model-name" in serving.units[other].args
+            place = ("args", "served-model-name") if named else ("model",)
+            yield RuleViolation(
+                ("serving", "units", other, *place),
+                f"unit {first} serves {printable_line(name)}, too, and a client of the gateway names the model alone",
+                f"write args: {{served-model-name: {other}}}, or one slot for units of which one is up at a time",
             )
 
 

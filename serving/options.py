@@ -252,6 +252,12 @@ class ServedUnit(Section):
         """The engine by whose options the unit is judged."""
         return "sglang" if self.engine == "sglang" else "vllm"
 
+    @property
+    def served_names(self) -> tuple[str, ...]:
+        """The names by which clients may ask for the model."""
+        given = self.args.get("served-model-name", self.model)
+        return tuple(map(str, given)) if isinstance(given, tuple) and given else (str(given),)
+
     def ranks(self, nodes: Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:
         """Return the names of its nodes in rank order; `nodes`: all nodes of the rack."""
         return tuple(nodes) if self.nodes == "all" else tuple(self.nodes)
@@ -273,7 +279,8 @@ def _some_keys(value: Mapping[str, SecretRef]) -> Mapping[str, SecretRef]:
 
 
 class ServingGateway(Section):
-    """One address for clients: nginx on `node`, which hands /UNIT/v1 to the head of each unit over TLS.
+    """One address for clients: nginx on `node` with TLS, which hands /v1 to the head of the unit that serves the model
+    of a request, and /UNIT/v1 to the head of that unit.
 
     `keys`: bearer tokens of clients, by a name that stands in the log. `body`: the largest request. Without
     `certificate` a self-signed one is made.

@@ -10,6 +10,7 @@ from ipaddress import ip_network
 
 import pytest
 
+from core.advisories.advisories import NGINX, advisory_line, known_against, version_key
 from core.model import CONTAINER_SLICE, Node, Rack, image_lock, model_lock
 from core.model.errors import printable_line
 from core.model.fields import seconds
@@ -18,8 +19,7 @@ from core.ssh.client import Machine
 from core.ssh.root_shell import COMMAND_SECONDS
 from core.util.managed_file import ManagedFile
 from core.verify.reporter import CheckReporter
-from serving import allowed_addresses, desired, kinds, programs
-from serving import gateway as gateway
+from serving import allowed_addresses, desired, gateway, gateway_router, kinds, programs
 from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
 from serving.options import ServedUnit, ServingGateway, rdma_is_measured, served_units
 
@@ -110,8 +110,10 @@ try:
             "without a key": status("/%s/v1/models" % name)[0],
             "with another key": status("/%s/v1/models" % name, key="x" * 24)[0],
             "for its metrics": status("/%s/metrics" % name, key=key)[0],
-            "answer": status("/%s%s" % (name, path), body, key),
+            "directly": status("/%s%s" % (name, path), body, key),
+            "by its model": status(path, body, key),
         }}
+    found["models"] = status("/v1/models", key=key)
 except OSError as error:
     found["fault"] = str(error)
 print(json.dumps(found))
@@ -443,7 +445,9 @@ def test_the_files_of_the_gateway_are_those_of_the_rack(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """Content, mode and owner of each; keys and certificate are readable by root only."""
-    faults = _faults(node, machine, list(gateway.files(rack, _gateway(rack, node))))
+    declared = _gateway(rack, node)
+    made = (*gateway.files(rack, declared), *gateway_router.files(rack, declared, gateway.RUN))
+    faults = _faults(node, machine, list(made))
     found = _states(machine, [gateway.KEYS, gateway.CERTIFICATE])
     for path in (gateway.KEYS, gateway.CERTIFICATE):
         state = found.get(path, "missing").rpartition(" ")[0] or "missing"
@@ -452,18 +456,38 @@ def test_the_files_of_the_gateway_are_those_of_the_rack(
     report.judge(faults)
 
 
-def test_the_gateway_runs_and_starts_at_boot(node: Node, machine: Machine, rack: Rack) -> None:
-    """systemd reports its service as active and enabled."""
+@pytest.mark.parametrize("service", [gateway.SERVICE, gateway_router.SERVICE])
+def test_the_gateway_runs_and_starts_at_boot(node: Node, machine: Machine, rack: Rack, service: str) -> None:
+    """systemd reports nginx and its router as active and enabled."""
     _gateway(rack, node)
-    found = machine.run(f"systemctl is-active {gateway.SERVICE}; systemctl is-enabled {gateway.SERVICE}").stdout.split()
+    found = machine.run(f"systemctl is-active {service}; systemctl is-enabled {service}").stdout.split()
     assert found == ["active", "enabled"], (
-        f"{node.name}: {gateway.SERVICE} is {' and '.join(found) or 'unknown'}, wanted active, enabled"
+        f"{node.name}: {service} is {' and '.join(found) or 'unknown'}, wanted active, enabled"
     )
 
 
+def test_nginx_of_the_gateway_has_no_known_weakness(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """No advisory is known against the installed package, and the process that runs is that of the package."""
+    _gateway(rack, node)
+    version = str(machine.run(f"dpkg-query -W -f '${{Version}}' {gateway.PACKAGE}").stdout).strip()
+    known = known_against(NGINX, version)
+    faults = [f"{node.name}: {advisory_line(row, version)}" for row in known if row.fault]
+    if version_key(version) is None:
+        report.note(f"{node.name}: the version of nginx is unknown, so no advisory is looked up")
+    # apt restarts the service of its package alone.
+    pid = f"$(systemctl show --property=MainPID --value {gateway.SERVICE})"
+    if str(machine.run(f"readlink /proc/{pid}/exe").stdout).strip().endswith("(deleted)"):
+        faults.append(
+            f"{node.name}: the gateway runs an nginx that was replaced; `systemctl restart {gateway.SERVICE}`"
+        )
+    report.judge(faults)
+
+
 def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
-    """Over TLS with its certificate: 401 without the key of a client, 404 beside /v1, an answer with a key, and 503 of
-    a unit that is declared down.
+    """Over TLS with its certificate: 401 without the key of a client, 404 beside /v1, an answer with a key at the path
+    of the unit and by the name of its model, 503 of a unit that is declared down, and the list of the models.
     """
     declared = _gateway(rack, node)
     units = served_units(rack)
@@ -474,7 +498,7 @@ def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: R
     text = _ASK_GATEWAY.format(
         host=gateway.address(rack, declared),
         port=declared.port,
-        limit=COMMAND_SECONDS // (4 * max(1, len(units)) + 1),
+        limit=COMMAND_SECONDS // (5 * max(1, len(units)) + 2),
         asked=asked,
         keys=gateway.KEYS,
         certificate=gateway.CERTIFICATE,
@@ -486,17 +510,27 @@ def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: R
     faults = (
         [] if found.pop("certificate", True) else [f"{node.name}: the gateway has another certificate than its file"]
     )
+    by_model = gateway_router.units_by_model(units.values())
+    status, body = found.pop("models")
+    listed = [model["id"] for model in json.loads(body)["data"]] if status == 200 else []
+    if listed != list(by_model):
+        what = f"has {', '.join(listed)}" if listed else f"has HTTP status {status} ({printable_line(body)[:200]})"
+        faults.append(f"{node.name}: /v1/models {what}, wanted {', '.join(by_model)}")
     for name, answers in found.items():
-        status, body = answers.pop("answer")
+        same = by_model[desired.served_name(units[name])]
+        path, _, word = requests[name]
+        for how, up in (
+            ("directly", units[name].state == "up"),
+            ("by its model", any(units[one].state == "up" for one in same)),
+        ):
+            (status, body), wanted = answers.pop(how), 200 if up else 503
+            if status != wanted or (up and word not in body):
+                what = f"has HTTP status {status} ({printable_line(body)[:200]}), wanted {wanted}"
+                faults.append(f"{node.name}: {path} of unit {name} {how} {what}")
         right = {"without a key": 401, "with another key": 401, "for its metrics": 404}
         faults += [
             f"{node.name}: a request {how} to unit {name} has HTTP status {answers[how]}, wanted {wanted}"
             for how, wanted in right.items()
             if answers[how] != wanted
         ]
-        wanted = 200 if units[name].state == "up" else 503
-        path, _, word = requests[name]
-        if status != wanted or (wanted == 200 and word not in body):
-            what = printable_line(body)[:200]
-            faults.append(f"{node.name}: {path} of unit {name} has HTTP status {status} ({what}), wanted {wanted}")
     report.judge(faults)

@@ -20,23 +20,24 @@ from core.util.records import Record
 ADVISORIES = Path(__file__).with_name("advisories.yaml")
 PAGE = "docs/reference/advisories.md"
 ROUTEROS = "RouterOS"
+NGINX = "nginx of Ubuntu 24.04"
 
 VersionKey = tuple[tuple[int, ...], int, int]
 
-_VERSION = re.compile(r"(\d+(?:[.-]\d+)*)(?:(alpha|beta|rc)(\d*))?")
+_VERSION = re.compile(r"(\d+(?:(?:[.-]|ubuntu)\d+)*)(?:(alpha|beta|rc)(\d*))?")
 _STAGES = {"alpha": -3, "beta": -2, "rc": -1}
 
 
 def version_key(text: str) -> VersionKey | None:
     """Return a version in an order in which versions can be compared; None for text that is not a version.
 
-    "7.23.7 (long-term)", "6.17.0-1021-nvidia" and "580.159.03-0ubuntu1" are versions; 7.24 is 7.24.0, and 7.24rc4 is
+    "7.23.7 (long-term)", "6.17.0-1021-nvidia" and "1.24.0-2ubuntu7.8" are versions; 7.24 is 7.24.0, and 7.24rc4 is
     before it.
     """
     found = _VERSION.match(text)
     if not found:
         return None
-    numbers = [int(number) for number in re.split("[.-]", found[1])]
+    numbers = [int(number) for number in re.split("[.-]|ubuntu", found[1])]
     while len(numbers) > 1 and not numbers[-1]:
         numbers.pop()
     return tuple(numbers), _STAGES.get(found[2] or "", 0), int(found[3] or 0)

@@ -3,6 +3,7 @@
 [ ! -x @NGINX@ ] || echo nginx
 [ ! -d /sys/fs/cgroup/system.slice/@SERVICE@ ] || echo running
 [ ! -L @UNITS@/multi-user.target.wants/@SERVICE@ ] || echo enabled
+[ ! -e @ROUTER_MARK@ ] || echo router_pending
 for file in @RUN@/*.closed; do
 [ ! -e "$file" ] || { file=${file##*/}; echo "closed ${file%.closed}"; }
 done

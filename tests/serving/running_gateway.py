@@ -1,9 +1,13 @@
-"""The gateway as rack.yaml declares it, on loopback: nginx itself, before engine stand-ins and a server that echoes."""
+"""The gateway as rack.yaml declares it, on loopback: nginx itself and its router, before engine stand-ins and a server
+that echoes."""
 
 from __future__ import annotations
 
+import grp
+import hashlib
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -25,6 +29,7 @@ from typing import Any
 from core.model import Rack
 from serving import gateway as gateway
 from serving import gateway_certificate as gateway_certificate
+from serving import gateway_router as gateway_router
 from serving.options import ServingGateway, gateway_of
 from tests.contact.nodes import free_port
 from tests.serving.engines import ENGINE
@@ -37,17 +42,36 @@ CLIENTS = {"alice": "alice-Quiet.horse~1234+/=", "ci.nightly": "0f" * 24}
 UNIT_KEYS = {"one": 'sk-"quiet\\$horse;{1}#~'}
 """What nginx takes for more than a character, in quotes or without."""
 PATIENCE = 60.0
+ROUTER_COMMAND = (gateway_router.PROGRAM, gateway_router.SOCKET, gateway_router.MODELS, gateway.RUN)
+MODELS = {"one": ("qwen",), "two": ("glm",), "echo": ("echo", "owner/echo 2", "größe")}
+"""The names of the model of each unit."""
 
 
 class Echo(BaseHTTPRequestHandler):
-    """An engine that answers with what it was asked."""
+    """An engine that answers with what it was asked. `held`: while this file exists, it has a request and no answer.
+    `accel`: the content of this file is an X-Accel-Redirect of its answers."""
+
+    held: Path
+    accel: Path
+    waiting = 0
 
     def do_GET(self) -> None:
-        content = json.dumps({"path": self.path, "headers": dict(self.headers.items())}).encode()
+        body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+        Echo.waiting += 1
+        while self.held.exists():
+            time.sleep(0.02)
+        Echo.waiting -= 1
+        whole = {"method": self.command, "path": self.path, "headers": dict(self.headers.items()), "bytes": len(body)}
+        content = json.dumps({**whole, "sha256": hashlib.sha256(body).hexdigest()}).encode()
         self.send_response(200)
+        if self.accel.exists():
+            self.send_header("X-Accel-Redirect", self.accel.read_text())
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def do_POST(self) -> None:
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -88,6 +112,7 @@ class RunningGateway:
     """nginx with three units: `one` with a key and `two` without, both stand-ins, and `echo`."""
 
     root: Path
+    body: str = "4M"
     ports: dict[str, int] = field(default_factory=dict)
     engines: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -106,11 +131,12 @@ class RunningGateway:
                 nodes=["n0"],
                 parallel=None,
                 state="up" if name == "one" else "down",
+                args={"served-model-name": list(MODELS[name])},
                 api={"port": port, **({"key": {"env": "UNIT_KEY"}} if name in UNIT_KEYS else {})},
             )
             for name, port in self.ports.items()
         }
-        declared = {"node": "n0", "port": self.port, "listen": "local", "keys": keys, "body": "1M"}
+        declared = {"node": "n0", "port": self.port, "listen": "local", "keys": keys, "body": self.body}
         return loaded(text({}, serving={"units": units, "gateway": declared}))
 
     @property
@@ -134,6 +160,7 @@ class RunningGateway:
     def start(self) -> None:
         for name in ("one", "two"):
             self.start_engine(name)
+        Echo.held, Echo.accel = self.faults / "held", self.faults / "accel"
         self.echo = ThreadingHTTPServer(("127.0.0.1", self.ports["echo"]), Echo)
         threading.Thread(target=self.echo.serve_forever, daemon=True).start()
         for file in gateway.files(self.rack, self.gateway):
@@ -142,8 +169,10 @@ class RunningGateway:
         self.write(gateway.CERTIFICATE, self.pem, 0o600)
         self.trusted = self.root / "trusted.pem"
         self.trusted.write_bytes(self.pem[self.pem.index(b"-----BEGIN CERTIFICATE") :])
-        for folder in (gateway.RUN, gateway.CACHE):
-            Path(rooted(folder, self.root)).mkdir(parents=True)
+        Path(rooted(gateway.RUN, self.root)).mkdir(parents=True)
+        for file in gateway_router.files(self.rack, self.gateway, gateway.RUN):
+            self.write(file.path, file.content, int(file.mode, 8))
+        self.start_router()
         self.log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.log.bind(str(self.root / "log"))
         (self.root / "log").chmod(0o666)
@@ -166,6 +195,41 @@ class RunningGateway:
             )
         self.wait(lambda: self.curl("/one/v1/models").status == 200, "the gateway answers")
 
+    def start_router(self) -> None:
+        """Start the router as its service does: as a user of its own, with the group and the mode of its socket."""
+        folder = Path(rooted(gateway_router.RUN, self.root))
+        folder.mkdir(parents=True, exist_ok=True)
+        ready = self.root / "ready"
+        ready.unlink(missing_ok=True)
+        other: dict[str, Any] = {}
+        if not os.geteuid():
+            group = grp.getgrnam("www-data").gr_gid
+            os.chown(folder, pwd.getpwnam("nobody").pw_uid, group)
+            folder.chmod(0o750)
+            other = {"user": "nobody", "group": group, "extra_groups": [], "umask": 0o117}
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reports, self.router_log.open("ab") as log:
+            reports.bind(str(ready))
+            ready.chmod(0o666)
+            reports.settimeout(PATIENCE)
+            self.router = subprocess.Popen(
+                # The interpreter of the environment may lie in a folder that other users do not enter.
+                ["/usr/bin/python3", "-I", *(rooted(path, self.root) for path in ROUTER_COMMAND)],
+                env={"NOTIFY_SOCKET": str(ready)},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **other,
+            )
+            assert reports.recv(64) == b"READY=1"
+
+    def stop_router(self) -> None:
+        self.router.kill()
+        self.router.wait(PATIENCE)
+
+    @property
+    def router_log(self) -> Path:
+        return self.root / "router.log"
+
     def _limits(self) -> list[str]:
         """The capabilities that the service leaves to nginx, where this process may take the others away."""
         if os.geteuid() or not shutil.which("setpriv"):
@@ -180,7 +244,7 @@ class RunningGateway:
         return ["setpriv", "--no-new-privs", f"--bounding-set=-all,{','.join(words)}", "--inh-caps=-all"]
 
     def start_engine(self, name: str) -> None:
-        words = ["serve", "qwen", "--host", "127.0.0.1", "--port", str(self.ports[name])]
+        words = ["serve", MODELS[name][0], "--host", "127.0.0.1", "--port", str(self.ports[name])]
         own = {"STANDIN_NO_MODEL": "1", "STANDIN_SHM": str(self.root), "STANDIN_FAULTS": str(self.faults)}
         own |= {"STANDIN_STOP_SECONDS": "0.1"} | ({"VLLM_API_KEY": UNIT_KEYS[name]} if name in UNIT_KEYS else {})
         with (self.root / f"{name}.log").open("ab") as log:
@@ -203,7 +267,7 @@ class RunningGateway:
         self.engines[name].wait(PATIENCE)
 
     def end(self) -> None:
-        for process in (getattr(self, "nginx", None), *self.engines.values()):
+        for process in (getattr(self, "nginx", None), getattr(self, "router", None), *self.engines.values()):
             if process and process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -240,15 +304,16 @@ class RunningGateway:
         return Reply(int(head[0].split()[1]), headers, done.stdout)
 
     def complete(self, name: str, key: str | None = CLIENTS["alice"], **body: Any) -> Reply:
-        content = json.dumps({"model": "qwen", "prompt": "2+2=", **body})
+        content = json.dumps({"model": MODELS[name][0], "prompt": "2+2=", **body})
         return self.curl(f"/{name}/v1/completions", "-H", "Content-Type: application/json", "-d", content, key=key)
 
     @contextmanager
-    def stream(self, name: str) -> Iterator[subprocess.Popen[str]]:
-        """A stream by curl whose first part has arrived; the engine does not go on before `finish`."""
+    def stream(self, name: str, path: str = "") -> Iterator[subprocess.Popen[str]]:
+        """A stream by curl whose first part has arrived; the engine does not go on before `finish`. Its path is that of
+        the unit, if there is no other."""
         (self.faults / "slow").touch()
-        content = json.dumps({"model": "qwen", "prompt": "2+2=", "stream": True})
-        words = self.words(f"/{name}/v1/completions", "-N", "-d", content)
+        content = json.dumps({"model": MODELS[name][0], "prompt": "2+2=", "stream": True})
+        words = self.words(path or f"/{name}/v1/completions", "-N", "-d", content)
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as client:
             assert client.stdout
             assert json.loads(client.stdout.readline().removeprefix("data: "))["choices"][0]["text"] == "4"

@@ -18,6 +18,7 @@ import pytest
 from core.verify.reporter import CheckReporter
 from serving import gateway as gateway
 from serving import gateway_certificate as gateway_certificate
+from serving import gateway_router as gateway_router
 from serving import verify
 from tests.serving.running_gateway import CLIENTS, NGINX, UNIT_KEYS, RunningGateway, running_gateway
 from tests.unit.ops.shells import rooted, run
@@ -79,7 +80,6 @@ def test_a_key_in_another_scheme_is_refused(gate: RunningGateway) -> None:
     [
         "/",
         "/metrics",
-        "/v1/models",
         "/three/v1/models",
         "/ONE/v1/models",
         "/echo",
@@ -245,7 +245,7 @@ def test_errors_of_the_engine_pass(gate: RunningGateway) -> None:
 
 def test_a_request_that_is_too_large_is_refused(gate: RunningGateway) -> None:
     file = gate.root / "large"
-    file.write_text(json.dumps({"model": "qwen", "prompt": "x" * (1 << 20)}))
+    file.write_text(json.dumps({"model": "qwen", "prompt": "x" * (4 << 20)}))
     reply = gate.curl("/one/v1/completions", "--data-binary", f"@{file}")
     assert (reply.status, reply.code) == (413, "request_too_large")
     file.write_text(json.dumps({"model": "qwen", "prompt": "x" * (1 << 19)}))
@@ -336,15 +336,29 @@ def other_certificate(gate: RunningGateway) -> None:
     gate.write(gateway.CERTIFICATE, gateway_certificate.self_signed_pem(gate.gateway, "127.0.0.1"), 0o600)
 
 
+def other_models(gate: RunningGateway) -> None:
+    """The router runs with the models of another rack."""
+    gate.stop_router()
+    file = Path(rooted(gateway_router.MODELS, gate.root))
+    before = file.read_text()
+    file.write_text(json.dumps({"other": ["one"]}))
+    gate.start_router()
+    file.write_text(before)
+
+
 @pytest.mark.parametrize(
     ("break_it", "line"),
     [
-        (lambda gate: gate.command("open", "two"), "n0: a completion of unit two has HTTP status 200"),
-        (lambda gate: gate.command("close", "one"), "n0: a completion of unit one has HTTP status 503"),
+        (lambda gate: gate.command("open", "two"), "n0: /v1/completions of unit two directly has HTTP status 200"),
+        (lambda gate: gate.command("close", "one"), "n0: /v1/completions of unit one directly has HTTP status 503"),
         (other_certificate, "n0: the gateway has another certificate than its file"),
+        (RunningGateway.stop_router, "n0: /v1/completions of unit one by its model has HTTP status 503"),
+        (RunningGateway.stop_router, "n0: /v1/models has HTTP status 503"),
+        (other_models, "n0: /v1/models has other, wanted qwen, glm, echo"),
+        (other_models, "n0: /v1/completions of unit one by its model has HTTP status 404"),
         (
             lambda gate: gate.write_keys({**CLIENTS, "alice": "a-key-that-is-not-loaded"}),
-            "n0: a completion of unit one has HTTP status 401",
+            "n0: /v1/completions of unit one directly has HTTP status 401",
         ),
     ],
 )
@@ -357,3 +371,5 @@ def test_a_gateway_that_is_wrong_is_found(
     finally:
         declared.write_keys(CLIENTS)
         declared.write(gateway.CERTIFICATE, declared.pem, 0o600)
+        declared.stop_router()
+        declared.start_router()

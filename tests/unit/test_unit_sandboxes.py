@@ -137,6 +137,12 @@ LIMITS = {
         # claim: serving.gateway
         "root in the network namespace of the host: opens a port, reads keys, and becomes www-data",
     ),
+    "serving/templates/sparkrack-gateway-router.service": UnitLimit(
+        lambda: serving_units.gateway_file("sparkrack-gateway-router.service"),
+        1.0,
+        # claim: serving.gateway-router
+        "a user of its own without a network: answers nginx at a socket, looks whether files exist",
+    ),
     "serving/templates/sparkrack-serve-coordinator.service": UnitLimit(
         lambda: served("sparkrack-serve-deepseek_v4_flash-coordinator.service"),
         2.0,

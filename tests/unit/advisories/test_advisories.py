@@ -10,6 +10,7 @@ import pytest
 
 from core.advisories.advisories import (
     ADVISORIES,
+    NGINX,
     PAGE,
     ROUTEROS,
     Severity,
@@ -49,6 +50,8 @@ def ids(version: str, *features: str) -> list[str]:
         ("7.24", "7.24.1"),
         ("580.95.05", "580.159.03-0ubuntu1"),
         ("6.17.0-1014-nvidia", "6.17.0-1021-nvidia"),
+        ("1.24.0-2ubuntu7", "1.24.0-2ubuntu7.8"),
+        ("1.24.0-2ubuntu7.8", "1.24.0-2ubuntu7.15"),
         ("0.9.2", "0.10.0rc1"),
     ],
 )
@@ -91,6 +94,22 @@ def test_a_row_about_a_feature_counts_only_where_the_feature_is_used() -> None:
     assert ids("7.24.6", LOSSLESS) == ["lossless"]
     assert ids("7.24.2", BREAKOUT) == ["scheduler", "breakout-link"]
     assert ids("7.24.6", BREAKOUT) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "rows"),
+    [
+        ("1.24.0-2ubuntu7", ["nginx.rewrite", "nginx.map-regex"]),
+        ("1.24.0-2ubuntu7.7", ["nginx.rewrite", "nginx.map-regex"]),
+        ("1.24.0-2ubuntu7.8", ["nginx.map-regex"]),
+        ("1.24.0-2ubuntu7.15", ["nginx.map-regex"]),
+        ("1.24.0-2ubuntu7.16", []),
+        ("1.24.0-2ubuntu7.18", []),
+        ("1.30.4-1~noble", []),
+    ],
+)
+def test_a_package_of_nginx_has_the_rows_that_are_known_against_it(version: str, rows: list[str]) -> None:
+    assert [row.id for row in known_against(NGINX, version)] == rows
 
 
 def test_another_subject_has_no_row_of_routeros() -> None:

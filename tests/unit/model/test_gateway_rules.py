@@ -10,7 +10,9 @@ import pytest
 
 from core.model import load
 from core.model.declared_secrets import declared_secrets, missing_file
-from serving.options import gateway_of
+from serving.gateway_router import units_by_model
+from serving.gateway_rules import shared_names
+from serving.options import frozen_argument, gateway_of, served_units, serving_of
 from tests.unit.model.serving_racks import loaded, machines, put, refusals, text, unit
 
 D = "serving.gateway"
@@ -89,6 +91,76 @@ def test_a_sound_gateway_is_accepted(file: str) -> None:
 )
 def test_a_mistake_in_a_gateway_is_refused(file: str, expected: str) -> None:
     assert refusals(file) == [expected]
+
+
+def two_units(first: object, second: object, gateway: bool = True) -> str:
+    """A rack file with two units that have these names of their model; None for that of the model itself."""
+    units = {
+        name: unit(
+            nodes=[f"n{number}"],
+            parallel=None,
+            api={"listen": "management", "port": 8000 + number},
+            args={"served-model-name": names} if names else None,
+        )
+        for number, (name, names) in enumerate((("one", first), ("two", second)))
+    }
+    declared = {"gateway": {"node": "n0", "keys": {"alice": {"file": "alice.key"}}}} if gateway else {}
+    return text({}, serving={"units": units, **declared})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "line"),
+    [
+        (None, None, "serving.units.two.model @ model: unit one serves qwen, too"),
+        (
+            "glm",
+            ["other", "glm"],
+            "serving.units.two.args.served-model-name @ served-model-name: unit one serves glm, too",
+        ),
+        (["a", "qwen"], None, "serving.units.two.model @ model: unit one serves qwen, too"),
+    ],
+)
+def test_a_name_that_two_units_serve_is_refused(first: object, second: object, line: str) -> None:
+    (found,) = refusals(two_units(first, second))
+    assert found.startswith(line)
+    assert "write args: {served-model-name: two}, or one slot for units of which one is up at a time" in found
+    assert refusals(two_units(first, second, gateway=False)) == []
+
+
+def test_of_units_with_one_name_the_router_has_first_the_one_that_is_declared_up() -> None:
+    units = served_units(loaded(two_units(["qwen", "a"], None, gateway=False)))
+    down = units["one"].model_copy(update={"state": "down"})
+    assert units_by_model([*units.values()]) == {"qwen": ("one", "two"), "a": ("one",)}
+    assert units_by_model([down, units["two"]]) == {"qwen": ("two", "one"), "a": ("one",)}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "a=/cache/a",
+        ["a=/cache/a"],
+        '{"name": "a", "path": "/cache/a"}',
+        [{"name": "a", "path": "/cache/a"}],
+        ["{x", "a=b"],
+    ],
+)
+def test_an_adapter_of_vllm_is_a_model_of_its_unit(given: object) -> None:
+    units = served_units(loaded(two_units(None, "b", gateway=False)))
+    one = units["one"].model_copy(update={"args": {"lora-modules": frozen_argument(given)}})
+    assert units_by_model([one, units["two"]]) == {"qwen": ("one",), "a": ("one",), "b": ("two",)}
+
+
+def test_units_whose_models_have_different_names_are_accepted() -> None:
+    assert refusals(two_units(["qwen", "a", "a"], ["b", "Qwen"])) == []
+
+
+@pytest.mark.parametrize(("slots", "refused"), [(("x", "x"), 0), (("x", "y"), 1), (("x", None), 1), ((None, None), 1)])
+def test_units_of_one_slot_may_serve_one_name(slots: tuple[str | None, str | None], refused: int) -> None:
+    serving = serving_of(loaded(two_units(None, None, gateway=False)))
+    assert serving
+    units = dict(zip(serving.units, slots, strict=True))
+    changed = {name: serving.units[name].model_copy(update={"slot": slot}) for name, slot in units.items()}
+    assert len(list(shared_names(serving.model_copy(update={"units": changed})))) == refused
 
 
 def test_a_ring_has_no_fabric_address_for_a_gateway() -> None:

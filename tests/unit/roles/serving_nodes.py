@@ -37,6 +37,14 @@ verb=$1; shift
 [ ! -e "@ROOT@/fails-$verb" ] || { echo "systemctl $verb fails" >&2; exit 1; }
 for unit in "$@"; do
 case $verb in
+show)
+case $unit in --*) continue ;; esac
+load=not-found active=inactive file=
+[ ! -e "@ROOT@/etc/systemd/system/$unit" ] || load=loaded
+[ ! -d "$groups/$unit" ] || active=active
+[ ! -L "$wants/$unit" ] || file=enabled
+printf 'Id=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nNeedDaemonReload=no\n\n' "$unit" $load $active "$file"
+;;
 enable) mkdir -p "$wants"; ln -sf "../$unit" "$wants/$unit" ;;
 start | restart | reload-or-restart) [ -e "@ROOT@/etc/systemd/system/$unit" ] || exit 5; mkdir -p "$groups/$unit" ;;
 stop) rm -rf "${groups:?}/$unit" ;;
@@ -129,9 +137,10 @@ class ServingNode(fakenode.Answers):
         return found
 
     def calls(self, *tools: str) -> list[str]:
-        """How stand-ins were called, without the question for the status of a coordinator."""
+        """How stand-ins were called, without the commands that ask for a state."""
         noted = [call.replace(f"{self.root}/", "/") for call in calls(self.root)]
-        return [call for call in noted if call.split()[0] in tools and not call.endswith(" status")]
+        changes = [call for call in noted if not (call.startswith("systemctl show ") or call.endswith(" status"))]
+        return [call for call in changes if call.split()[0] in tools]
 
     def path(self, name: str) -> Path:
         return self.root / (SYSTEMD if name.endswith((".service", ".slice")) else ETC) / name

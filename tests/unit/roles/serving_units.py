@@ -10,6 +10,7 @@ from core.model.model_lock import ModelFile, ModelRecord
 from core.util.managed_file import ManagedFile
 from serving import desired
 from serving import gateway as gateway
+from serving import gateway_router as gateway_router
 from serving.desired import LockedUnit
 from serving.options import served_units
 from tests.unit.model.serving_racks import SGLANG, VLLM, loaded, machines, text, unit
@@ -51,7 +52,7 @@ def gateway_file(name: str) -> str:
     rack = loaded(text({}, serving=served))
     declared = gateway.declared(rack, "n0")
     assert declared
-    return content(gateway.files(rack, declared), name)
+    return content((*gateway.files(rack, declared), *gateway_router.files(rack, declared, gateway.RUN)), name)
 
 
 def content(files: tuple[ManagedFile, ...], name: str) -> str:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from core.model import Rack
+from core.verify.reporter import NOTE, CheckReporter, properties_named
 from serving import gateway as gateway
+from serving import gateway_router as gateway_router
 from serving import verify
 from serving.options import gateway_of
 from tests.unit.model.serving_racks import loaded, text, unit
@@ -29,24 +31,33 @@ def rack(port: int = 18443) -> Rack:
 def node(root: Path, found: Rack) -> Path:
     declared = gateway_of(found)
     assert declared
-    for file in gateway.files(found, declared):
+    for file in (*gateway.files(found, declared), *gateway_router.files(found, declared, gateway.RUN)):
         write(root, file.path, file.content.decode()).chmod(int(file.mode, 8))
     write(root, gateway.KEYS, r'"~^(?i:Bearer) +\Qa-key-of-a-client\E$" alice;').chmod(0o600)
     certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
     write(root, gateway.CERTIFICATE, certificate).chmod(0o600)
     stand_in(root, "stat", f'shift 2; exec {shutil.which("stat")} -c "%a root:root" "$@"')
-    stand_in(root, "systemctl", "case $1 in is-active) echo active ;; is-enabled) echo enabled ;; esac")
+    answers = "is-active) echo active ;; is-enabled) echo enabled ;; show) echo 4711 ;;"
+    stand_in(root, "systemctl", f"case $1 in {answers} esac")
+    stand_in(root, "dpkg-query", "echo 1.24.0-2ubuntu7.16")
     return root
 
 
+SERVICES = [gateway.SERVICE, gateway_router.SERVICE]
+
+
 @pytest.mark.parametrize(
-    "check",
-    [verify.test_the_files_of_the_gateway_are_those_of_the_rack, verify.test_the_gateway_runs_and_starts_at_boot],
+    ("check", "values"),
+    [
+        (verify.test_the_files_of_the_gateway_are_those_of_the_rack, {}),
+        *((verify.test_the_gateway_runs_and_starts_at_boot, {"service": service}) for service in SERVICES),
+        (verify.test_nginx_of_the_gateway_has_no_known_weakness, {}),
+    ],
 )
-def test_a_node_that_is_right_passes(tmp_path: Path, check: Check) -> None:
-    assert reported(check, node(tmp_path, rack()), rack()) == []
+def test_a_node_that_is_right_passes(tmp_path: Path, check: Check, values: dict[str, str]) -> None:
+    assert reported(check, node(tmp_path, rack()), rack(), **values) == []
     other = rack().nodes["n1"]
-    assert reported(check, tmp_path, rack(), node=other) == ["skipped: n1 is not the node of the gateway"]
+    assert reported(check, tmp_path, rack(), node=other, **values) == ["skipped: n1 is not the node of the gateway"]
 
 
 def test_a_file_of_another_content_or_mode_fails(tmp_path: Path) -> None:
@@ -78,11 +89,38 @@ def test_a_private_file_that_others_read_or_that_is_missing_fails(tmp_path: Path
         ("exit 1", "unknown"),
     ],
 )
-def test_a_gateway_that_does_not_run_or_does_not_start_at_boot_fails(tmp_path: Path, script: str, found: str) -> None:
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_gateway_that_does_not_run_or_does_not_start_at_boot_fails(
+    tmp_path: Path, script: str, found: str, service: str
+) -> None:
     stand_in(node(tmp_path, rack()), "systemctl", script)
-    assert reported(verify.test_the_gateway_runs_and_starts_at_boot, tmp_path, rack()) == [
-        f"n0: {gateway.SERVICE} is {found}, wanted active, enabled"
-    ]
+    check = verify.test_the_gateway_runs_and_starts_at_boot
+    assert reported(check, tmp_path, rack(), service=service) == [f"n0: {service} is {found}, wanted active, enabled"]
+
+
+def test_an_nginx_with_a_known_weakness_fails(tmp_path: Path) -> None:
+    root = node(tmp_path, rack())
+    stand_in(root, "dpkg-query", "echo 1.24.0-2ubuntu7.8")
+    (said,) = reported(verify.test_nginx_of_the_gateway_has_no_known_weakness, root, rack())
+    assert said.startswith("n0: nginx of Ubuntu 24.04 1.24.0-2ubuntu7.8: one request without a login may run code")
+    assert said.endswith("systemctl restart sparkrack-gateway` (nginx.map-regex, docs/reference/advisories.md)")
+
+
+def test_an_nginx_that_was_replaced_while_it_ran_fails(tmp_path: Path) -> None:
+    root = node(tmp_path, rack())
+    (root / "proc/4711").mkdir(parents=True)
+    (root / "proc/4711/exe").symlink_to("/usr/sbin/nginx (deleted)")
+    (said,) = reported(verify.test_nginx_of_the_gateway_has_no_known_weakness, root, rack())
+    assert said.startswith("n0: the gateway runs an nginx that was replaced; `systemctl restart")
+
+
+def test_an_nginx_of_unknown_version_is_a_note(tmp_path: Path) -> None:
+    root = node(tmp_path, rack())
+    stand_in(root, "dpkg-query", "exit 1")
+    noted: list[tuple[str, object]] = []
+    check = verify.test_nginx_of_the_gateway_has_no_known_weakness
+    assert reported(check, root, rack(), report=CheckReporter(noted)) == []
+    assert properties_named(noted, NOTE) == ("n0: the version of nginx is unknown, so no advisory is looked up",)
 
 
 @pytest.fixture

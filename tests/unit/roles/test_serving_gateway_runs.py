@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 import stat
 from collections.abc import Callable
@@ -14,8 +15,11 @@ from cryptography import x509
 
 from serving import gateway as gateway
 from serving import gateway_certificate as gateway_certificate
+from serving import gateway_router as gateway_router
 from serving.options import gateway_of
+from serving.services import ROUTER
 from tests.unit.model.serving_racks import unit
+from tests.unit.ops.shells import write
 from tests.unit.roles.serving_nodes import ServingNode, ServingWorld
 from tests.unit.roles.serving_units import KEY
 
@@ -63,6 +67,11 @@ def place(node: ServingNode, path: str) -> Path:
     return node.root / path.lstrip("/")
 
 
+def wanted(node: ServingNode, service: str) -> Path:
+    """The link by which a service starts at boot."""
+    return place(node, f"/etc/systemd/system/multi-user.target.wants/{service}")
+
+
 def sent(world: ServingWorld) -> list[int]:
     return [len(node.changes) for node in world.nodes.values()]
 
@@ -91,7 +100,7 @@ def test_the_first_run_installs_the_gateway_on_its_node(world: ServingWorld) -> 
     ended = world.run()
     assert ended.failed == [], ended.log
     n0, n1 = world.nodes.values()
-    for path in gateway.PATHS:
+    for path in (*gateway.PATHS, *ROUTER.paths):
         assert not place(n0, path).exists()
         assert place(n1, path).exists() != (path in (gateway.PENDING, gateway.INSTALLING)), path
     modes = {gateway.FOLDER: 0o700, gateway.KEYS: 0o600, gateway.CERTIFICATE: 0o600, gateway.PROGRAM: 0o755}
@@ -176,10 +185,16 @@ def test_an_interrupted_installation_is_finished(alone: ServingWorld) -> None:
         (lambda n1: place(n1, gateway.PROGRAM).unlink(), f"write {gateway.PROGRAM}"),
         (lambda n1: place(n1, gateway.FOLDER).chmod(0o755), f"{gateway.FOLDER}/: owner and mode are put right"),
         (lambda n1: n1.shell(f"systemctl stop {SERVICE}"), f"start {SERVICE}"),
-        (lambda n1: place(n1, f"/etc/systemd/system/multi-user.target.wants/{SERVICE}").unlink(), f"enable {SERVICE}"),
+        (lambda n1: wanted(n1, SERVICE).unlink(), f"enable {SERVICE}"),
         (lambda n1: place(n1, gateway.PENDING).touch(), f"reload {SERVICE}: an earlier run was not finished"),
         (lambda n1: place(n1, gateway.SERVICE_FILE).write_text("x"), f"restart {SERVICE}"),
         (lambda n1: place(n1, gateway.NGINX).unlink(), "install nginx"),
+        (lambda n1: place(n1, gateway_router.PROGRAM).write_text("x"), f"rewrite {gateway_router.PROGRAM}"),
+        (lambda n1: place(n1, gateway_router.MODELS).unlink(), f"restart {gateway_router.SERVICE}"),
+        (lambda n1: place(n1, gateway_router.SERVICE_FILE).chmod(0o600), f"rewrite {gateway_router.SERVICE_FILE}"),
+        (lambda n1: n1.shell(f"systemctl stop {gateway_router.SERVICE}"), f"start {gateway_router.SERVICE}"),
+        (lambda n1: wanted(n1, gateway_router.SERVICE).unlink(), f"enable {gateway_router.SERVICE}"),
+        (lambda n1: write(n1.root, ROUTER.mark), f"restart {gateway_router.SERVICE}: it has not read its files"),
     ],
 )
 def test_each_thing_that_differs_is_put_right(
@@ -338,6 +353,33 @@ def test_a_configuration_that_nginx_refuses_is_not_installed(installed: ServingW
     assert "client_max_body_size 8m;" in place(n1, gateway.CONFIGURATION).read_text()
 
 
+def test_a_gateway_of_before_gets_its_router_and_loses_its_folder_of_bodies(installed: ServingWorld) -> None:
+    n1 = installed.nodes["n1"]
+    n1.shell(f"systemctl stop {gateway_router.SERVICE}")
+    wanted(n1, gateway_router.SERVICE).unlink()
+    for path in ROUTER.paths:
+        place(n1, path).unlink()
+    service = place(n1, gateway.SERVICE_FILE)
+    service.write_text(service.read_text().replace("LimitNOFILE", "CacheDirectory=sparkrack-gateway\nLimitNOFILE"))
+    place(n1, f"{gateway.OLD_CACHE}/body").mkdir(parents=True)
+    ended = installed.run()
+    assert ended.failed == [], ended.log
+    for line in (f"restart {SERVICE}", f"write {gateway_router.PROGRAM}", f"start {gateway_router.SERVICE}"):
+        assert line in ended.log, line
+    assert not place(n1, gateway.OLD_CACHE).exists()
+    installed.forget()
+    assert (installed.run().failed, sent(installed)) == ([], [0, 0])
+
+
+def test_other_models_restart_the_router_alone(installed: ServingWorld) -> None:
+    n1 = installed.nodes["n1"]
+    place(n1, gateway_router.MODELS).write_text('{"old": ["old"]}\n')
+    installed.forget()
+    assert installed.run().failed == []
+    assert n1.calls("systemctl") == [f"systemctl restart {gateway_router.SERVICE}"]
+    assert json.loads(place(n1, gateway_router.MODELS).read_text()) == {}
+
+
 @pytest.mark.parametrize("node", [None, "n0"])
 def test_a_gateway_that_is_not_declared_there_is_removed(installed: ServingWorld, node: str | None) -> None:
     declare(installed, served=False, node=node)
@@ -345,8 +387,11 @@ def test_a_gateway_that_is_not_declared_there_is_removed(installed: ServingWorld
     ended = installed.run()
     assert ended.failed == [], ended.log
     n0, n1 = installed.nodes.values()
-    assert not any(place(n1, path).exists() for path in (*gateway.PATHS, gateway.FOLDER, gateway.RUN, gateway.CACHE))
+    left = (*gateway.PATHS, *ROUTER.paths, gateway.FOLDER, gateway.RUN, gateway.OLD_CACHE, ROUTER.mark)
+    assert [path for path in left if place(n1, path).exists()] == []
     assert f"systemctl stop {SERVICE}" in n1.calls("systemctl")
+    assert f"systemctl stop {gateway_router.SERVICE}" in n1.calls("systemctl")
+    assert not list(place(n1, "/etc/systemd/system").rglob("*gateway*"))
     assert place(n1, gateway.NGINX).exists()
     assert place(n0, gateway.CONFIGURATION).exists() == (node == "n0")
     installed.forget()
