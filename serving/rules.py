@@ -116,7 +116,7 @@ def _unit(
     yield from _names(partial, unit)
     yield from _split(partial, unit)
     yield from _options(unit)
-    yield from unservable(unit, len(unit.ranks(partial.nodes)))
+    yield from unservable(unit, len(unit.ranks(partial.nodes)), partial.models)
     yield from _ports(partial, serving, unit)
     yield from _direct(unit)
     yield from _environment(unit)
