@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from core.model.errors import Path, RuleViolation, counted, truncate
+from serving.engines.option_table import Engine
 from serving.options import ServedUnit, plain_argument
 
 INSIDE_MODELS, INSIDE_CACHE = "/models", "/cache"
@@ -27,7 +28,7 @@ _PLACE_KEY = re.compile(r"model|tokenizer|(.*_)?(path|file|template)")
 _WITHOUT_PLACE = re.compile(
     r"served-model-name|(tokenizer-|code-)?revision|(fastapi-)?root-path|file-storage-path|.*-(save|export)-path"
 )
-"""Options whose value may look like a place and is none that is read: a name, a path of the API, a place to write to."""
+"""Options whose value may look like a place that is read, and is a name, a path of the API, or a place to write to."""
 _FILE_NAME = re.compile(r"[^{}\s]+\.(bin|gguf|jinja2?|json|jsonl|model|pt|py|safetensors|txt|ya?ml)")
 _HUB_NAME = re.compile(r"(?![0-9]+/[0-9]+$)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _NAMED_VALUE = re.compile(r"[\w.-]+=(.+)", re.ASCII)
@@ -239,16 +240,34 @@ def _unprovable(
         return "the engine completes no text with it, and a completion proves a unit", "remove it"
     if key in ("grpc", "grpc-mode", "smg-grpc-mode") and value is True:
         return "the engine would speak gRPC, and its proofs are HTTP", "remove it"
-    if key in ("data-parallel-size", "dp-size", "attn-dp-size", "attention-data-parallel-size"):
-        return _copies(unit, ranks, value, args)
     if key == "api-server-count" and unit.engine == "vllm" and ranks > 1:
         return "vLLM refuses it on the ranks that are headless, which all but the first are", "remove it"
-    return None
+    return surplus_ranks(unit.kind, key, value, args, ranks)
 
 
-def _copies(unit: ServedUnit, ranks: int, value: object, args: Mapping[str, object]) -> tuple[str, str] | None:
-    """SGLang's copies of the attention share the GPUs of the tensor slices; all other copies need their own."""
-    if not isinstance(value, int) or value < 2 or (unit.kind == "sglang" and args.get("enable-dp-attention") is True):
+_COPIES = ("data-parallel-size", "dp-size", "attn-dp-size", "attention-data-parallel-size")
+
+
+def surplus_ranks(
+    engine: Engine, key: str, value: object, args: Mapping[str, object], ranks: int
+) -> tuple[str, str] | None:
+    """Return why an option needs more ranks than there are, and what is right; None if it does not.
+
+    Args:
+        engine: the engine.
+        key: the long name of the option, without dashes.
+        value: its value, as JSON has it.
+        args: all options of the engine.
+        ranks: the number of nodes over which tensor slices and stages are spread, one GPU each.
+    """
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    if not isinstance(number, int) or number < 2:
         return None
-    what = f"{value} copies of a model that is split over {counted(ranks, 'node')} need {value * ranks} GPUs"
-    return what, "remove it; a further unit serves a further copy"
+    if key in _COPIES and not (engine == "sglang" and args.get("enable-dp-attention") is True):
+        what = f"{number} copies of a model that is split over {counted(ranks, 'node')} need {number * ranks} GPUs"
+        return what, "remove it; a further unit serves a further copy"
+    if key == "prefill-context-parallel-size" and engine == "vllm":
+        # world_size = pipeline x tensor x prefill_context (vllm/config/parallel.py); decode_context shares the slices.
+        what = f"{number} parts of a prompt beside the split over {counted(ranks, 'node')} need {number * ranks} GPUs"
+        return what, "remove it; decode-context-parallel-size shares the slices"
+    return None

@@ -131,8 +131,18 @@ ContainerPath = Annotated[
     StrictStr,
     matching(
         r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._+@=~-]+)+",
-        "{value} is not the path of a file or a folder in a container",
+        "is not the path of a file or a folder in a container",
         "write it from / on, of letters, digits and . _ + @ = ~ -, like /workspace/fix",
+    ),
+]
+
+
+AcceptedName = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z_][A-Za-z0-9_.-]{0,127}",
+        "is not the name of an option, a variable or a key",
+        "write it as in args or env, or parallel.tensor",
     ),
 ]
 
@@ -250,7 +260,7 @@ class ServedUnit(Section):
     before: Annotated[Annotated[tuple[Phrase, ...], AfterValidator(_has_words)] | None, NotEmpty] = Field(
         default=None, examples=["[bash, /workspace/fix/run.sh]"]
     )
-    accept: Frozen[str, Phrase] = Field(
+    accept: Frozen[AcceptedName, Phrase] = Field(
         default=FrozenDict({}), examples=['{gdn-decode-kernel: "the fork of the image has it"}']
     )
     nodes: Annotated[tuple[HostName, ...] | Literal["all"], BeforeValidator(_nodes)] = Field(

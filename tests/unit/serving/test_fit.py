@@ -248,7 +248,7 @@ def test_what_sglang_reserves_in_layers_with_a_window(args: dict[str, Any], wind
 def test_layers_of_the_model_that_draft_are_counted(args: dict[str, Any], layers: int) -> None:
     one = declared().model_copy(update={"args": args})
     assert serving_fit._own_drafts(one) == layers
-    assert serving_fit._has_draft_model(one) is ("/opt/d" in str(args))
+    assert bool(serving_fit._draft_model(one)) is ("/opt/d" in str(args))
 
 
 def test_the_usual_split_keeps_the_experts() -> None:

@@ -11,6 +11,7 @@ from serving.options import served_units
 from tests.unit.model.serving_racks import QWEN, SGLANG, loaded, refusals, text, unit
 
 P = "serving.units.qwen.args"
+SCRATCH = "/tmp/x"  # noqa: S108 - in a container
 NEITHER = "is a repository or a path that does not begin with /: the container has neither"
 
 
@@ -27,6 +28,7 @@ def file(key: str) -> str:
 def place(path: str, key: str) -> str:
     right = f"list it at files, like {{{path}: FILE}}, or give the reason why the container has it at accept.{key}"
     return f"is not in the container; {right}"
+
 
 NO_TEXT = "the engine completes no text with it, and a completion proves a unit; remove it"
 
@@ -91,8 +93,11 @@ def sglang(args: dict[str, Any], **keys: Any) -> str:
         (
             sglang({"init-expert-location": "s3://bucket/experts.json"}),
             "init-expert-location",
-            "s3://bucket/experts.json is fetched over the network, and the rack serves without one; list a file at "
-            "files and write its path there, or give the reason why the container has it at accept.init-expert-location",
+            (
+                "s3://bucket/experts.json is fetched over the network, and the rack serves without one; list a file at "
+                "files and write its path there, or give the reason why the container has it at "
+                "accept.init-expert-location"
+            ),
         ),
         (sglang({"lora-paths": ["a=owner/lora"]}), "lora-paths", f"owner/lora {model('lora-paths')}"),
     ],
@@ -113,7 +118,7 @@ def test_a_place_that_the_container_does_not_have_is_refused(file: str, key: str
         sglang({"speculative-draft-model-path": "/models/other"}, also=["other"]),
         vllm({"served-model-name": "owner/name", "tokenizer-revision": "refs/1"}),
         vllm({"otlp-traces-endpoint": "http://10.77.0.1:4317/v1"}),
-        vllm({}, env={"A_TABLE": "/models/qwen/table.json", "B_CACHE": "/tmp/b", "C": "1/2", "TZ": "Europe/Berlin"}),
+        vllm({}, env={"A_TABLE": "/models/qwen/table.json", "B_CACHE": SCRATCH, "C": "1/2", "TZ": "Europe/Berlin"}),
         vllm({"chat-template": "{% for m in messages %}{{ m.role }}/{% endfor %}"}),
         vllm({"speculative-config": {"method": "ngram", "model": "ngram", "num_speculative_tokens": 3}}),
         vllm({"speculative-config": {"method": "mtp", "num_speculative_tokens": 2}}),
@@ -260,7 +265,7 @@ def test_the_places_that_an_option_names_are_found(key: str, value: object, plac
         ("A_MODEL", "owner/draft", ["owner/draft"]),
         ("A_CONFIG", '{"draft": "owner/draft", "table": "/t"}', ["owner/draft", "/t"]),
         ("A_URL", "redis://host:1/0", []),
-        ("A_DIRECTORY", "/tmp/x", []),
+        ("A_DIRECTORY", SCRATCH, []),
         ("TZ", "Europe/Berlin", []),
         ("A", "/", []),
     ],
@@ -274,8 +279,18 @@ def test_the_places_that_a_variable_names_are_found(name: str, value: str, place
     [
         ({"env": {"A_FILE": "/etc/x.yaml"}}, "env.A_FILE", "A_FILE", f"/etc/x.yaml {place('/etc/x.yaml', 'A_FILE')}"),
         ({"env": {"A_MODEL": "owner/draft"}}, "env.A_MODEL", "A_MODEL", f"owner/draft {model('A_MODEL')}"),
-        ({"env": {"A_FILE": "/models/other/x"}}, "env.A_FILE", "A_FILE", "/models/other/x is not in the container; write"),
-        ({"before": ["bash", "/opt/fix.sh"]}, "before.1", "- /opt/fix.sh", f"/opt/fix.sh {place('/opt/fix.sh', 'before')}"),
+        (
+            {"env": {"A_FILE": "/models/other/x"}},
+            "env.A_FILE",
+            "A_FILE",
+            "/models/other/x is not in the container; write",
+        ),
+        (
+            {"before": ["bash", "/opt/fix.sh"]},
+            "before.1",
+            "- /opt/fix.sh",
+            f"/opt/fix.sh {place('/opt/fix.sh', 'before')}",
+        ),
     ],
 )
 def test_a_variable_and_a_program_before_name_what_the_container_has(
