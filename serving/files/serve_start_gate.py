@@ -174,15 +174,10 @@ class Gate:
     def files(self, folders: dict[str, dict[str, str]]) -> None:
         """The files that the container mounts are those of rack.yaml, by their content, and no other is among them."""
         for folder, wanted in folders.items():
-            top, found = Path(self.place(folder)), {}
+            top, found = Path(self.place(folder)), dict[str, str]()
             for path in top.rglob("*"):
-                if path.is_file() and not path.is_symlink():
-                    try:
-                        found[str(path.relative_to(top))] = hashlib.sha256(path.read_bytes()).hexdigest()
-                    except OSError as error:
-                        raise GateError(f"{path} cannot be read: {error.strerror}; run `sparkrack apply`") from None
-                elif not path.is_dir() or path.is_symlink():
-                    found[str(path.relative_to(top))] = "not a regular file"
+                if path.is_symlink() or not path.is_dir():
+                    found[str(path.relative_to(top))] = _sha256(path)
             differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
             if differing:
                 first = differing[0]
@@ -332,6 +327,16 @@ def load(path: str) -> dict[str, Any]:
     if not isinstance(found, dict) or found.keys() != fields:
         raise GateError(f"{path} is not what this program reads; run `sparkrack apply`")
     return found
+
+
+def _sha256(path: Path) -> str:
+    """Return the hash of a regular file; of anything else, and of one that cannot be read, a text that is none."""
+    try:
+        if stat.S_ISREG(os.lstat(path).st_mode):
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return str(error.strerror)
+    return "not a regular file"
 
 
 def check_whole(mark: Path) -> None:
