@@ -146,14 +146,16 @@ def _json(name: str, texts: Mapping[str, str], file: str) -> dict[str, object]:
 def weight_size(record: ModelRecord) -> float | None:
     """Return the bytes of all weight files of a model, None if it has none.
 
-    Some publishers add the same weights again in another form, in folders of their own or as consolidated files.
+    Some publishers add the same weights again in another form, in folders of their own or as consolidated files. Where
+    no weights are beside config.json, those in folders are the model.
     """
     top = [file for file in record.files if "/" not in file.path]
-    for ending in _WEIGHT_FILES:
-        found = [file for file in top if file.path.endswith(ending)]
-        parts = [file for file in found if not file.path.startswith("consolidated")]
-        if chosen := parts or found:
-            return sum(file.size for file in chosen)
+    for listed in (top, record.files):
+        for ending in _WEIGHT_FILES:
+            found = [file for file in listed if file.path.endswith(ending)]
+            parts = [file for file in found if not file.path.startswith("consolidated")]
+            if chosen := parts or found:
+                return sum(file.size for file in chosen)
     return None
 
 

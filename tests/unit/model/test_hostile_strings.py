@@ -31,7 +31,7 @@ watch: {server: spark2, interval: 15s, keep: {size: 8G}, notify: {email: {to: a@
   smarthost: "mail.example.org:587", user: a}}, allow: [10.9.0.0/16]}
 docker: {memory: 100G, log_size: 50M}
 images: ["scitrera/dgx-spark-sglang:0.5.12"]
-models: {qwen: {source: Qwen/Qwen3, revision: main}, own: {path: /data/models/own}}
+models: {qwen: {source: Qwen/Qwen3, revision: main, files: ["*.json"]}, own: {path: /data/models/own}}
 serving:
   gateway: {node: spark1, certificate: {chain: gateway.pem, key: {file: gateway.key}}, keys: {alice: {file: a.key}},
   body: 8M}

@@ -38,6 +38,7 @@ def recorded(*paths: str, texts: dict[str, str] | None = None, revision: str | N
         (("a.safetensors", "consolidated.safetensors"), 10),
         (("consolidated.safetensors", "consolidated-2.safetensors"), 110),
         (("original/a.safetensors", "b.safetensors"), 100),
+        (("config.json", "q4/a-1.gguf", "q4/a-2.gguf"), 1100),
     ],
 )
 def test_the_weights_of_a_model_are_counted_once(paths: tuple[str, ...], size: int | None) -> None:
