@@ -19,7 +19,7 @@ from serving import desired, rules, unit_files
 from serving.container_paths import surplus_ranks
 from serving.desired import LockedUnit
 from serving.engines.memory_fit import Parallel
-from serving.fit import fitting_counts, record_shape, unit_fit, weight_size
+from serving.fit import fitting_counts, parallel_of, record_shape, unit_fit, weight_size
 from serving.launch import INSIDE_AUTOTUNE, RankLaunch, launches
 from serving.options import served_units
 from tests.serving.serve_modules import serve_causes
@@ -135,8 +135,8 @@ def test_a_draft_model_is_counted_with_its_weights_and_its_cache(tmp_path: Path)
     declared = served_units(load(put(tmp_path, rack_file(also=["other"], args=DRAFTS))))["qwen"]
     main, other = model("Qwen3-235B-A22B", 124 * 10**9), model("Qwen3-235B-A22B", 2**31)
     shape, size = record_shape("qwen", main), weight_size(main)
-    alone = unit_fit(declared, shape, size, rules.parallel_of(declared))
-    found = unit_fit(declared, shape, size, rules.parallel_of(declared), further={"other": other})
+    alone = unit_fit(declared, shape, size, parallel_of(declared))
+    found = unit_fit(declared, shape, size, parallel_of(declared), further={"other": other})
     assert found.fit.weights - alone.fit.weights == pytest.approx(1.0), "2 GiB on two slices"
     assert found.fit.kv == pytest.approx(2 * alone.fit.kv)
     assert found.fit.token_bytes == pytest.approx(2 * alone.fit.token_bytes)
@@ -152,7 +152,7 @@ def test_a_draft_model_is_counted_with_its_weights_and_its_cache(tmp_path: Path)
             )
         )
     )["qwen"]
-    on_each = unit_fit(whole, shape, size, rules.parallel_of(whole), further={"other": other})
+    on_each = unit_fit(whole, shape, size, parallel_of(whole), further={"other": other})
     assert on_each.fit.weights - alone.fit.weights == pytest.approx(2.0)
 
 
@@ -164,7 +164,7 @@ def test_what_is_not_known_of_a_further_model_makes_the_sum_unknown(tmp_path: Pa
         (model("", 0), "the lock file has no weights of other"),
         (model("GLM-5.3-Flash", 1000), "other: the architecture glm5_next is not one whose memory is known here"),
     ):
-        found = unit_fit(declared, shape, 1000, rules.parallel_of(declared), further={"other": other})
+        found = unit_fit(declared, shape, 1000, parallel_of(declared), further={"other": other})
         assert found.verdict == "unknown"
         assert reason in found.fit.unknown.values()
 
@@ -490,7 +490,7 @@ def test_a_split_that_divides_needs_no_padding() -> None:
 def test_padding_accepts_no_other_split_and_too_few_layers_never(tmp_path: Path) -> None:
     declared = served_units(load(put(tmp_path, padded_rack(accept={"parallel.tensor": "padded"}))))["qwen"]
     shape = record_shape("qwen", model("Qwen3-235B-A22B", 1000))
-    assert not unit_fit(declared, shape, 1000, rules.parallel_of(declared)).fit.blockers
+    assert not unit_fit(declared, shape, 1000, parallel_of(declared)).fit.blockers
     assert unit_fit(declared, shape, 1000, Parallel(6, 1)).fit.blockers
     assert 3 in fitting_counts(declared, shape, 1000), "by stages"
 
