@@ -22,6 +22,8 @@ from serving.engines.memory_fit import Parallel
 from serving.fit import fitting_counts, parallel_of, record_shape, unit_fit, weight_size
 from serving.launch import INSIDE_AUTOTUNE, RankLaunch, launches
 from serving.options import served_units
+from sparkrack.serving.export import lws, ray
+from sparkrack.serving.export.source import ExportError, export_source
 from tests.serving.serve_modules import serve_causes
 from tests.unit.model.serving_racks import CONFIGS, QWEN, SGLANG, machines, put, record, refusals, text, unit
 from tests.unit.roles.serving_units import PINS, RECORD, content
@@ -384,6 +386,22 @@ def test_the_gate_looks_for_the_program_before(tmp_path: Path, patches: Path) ->
 def test_an_empty_program_before_is_refused() -> None:
     (found,) = refusals(rack_file(before=[]))
     assert found.startswith(f"{P}.before @ before: is an empty list; write a program and its arguments")
+
+
+def test_an_exported_unit_has_all_mounts_and_the_program_before(tmp_path: Path, patches: Path) -> None:
+    files = {"/workspace/fix": "patches/glm", "/workspace/fix.py": "patches/glm/vllm/fix.py"}
+    rack = mounting(tmp_path, files=files, also=["other"], before=["sh", "/workspace/fix/run.sh"])
+    source = export_source(rack, served_units(rack)["qwen"], None, "")
+    pod = lws._pod(source, 0)["spec"]
+    (container,) = pod["containers"]
+    names = [one["name"] for one in pod["volumes"]]
+    assert len(names) == len(set(names)) == 6
+    mounted = {one["mountPath"] for one in container["volumeMounts"]}
+    assert {"/models/qwen", "/models/other", "/workspace/fix", "/workspace/fix.py"} <= mounted
+    assert container["args"][:2] == ["sh", "-c"]
+    rack = mounting(tmp_path, engine="vllm-ray", before=["sh", "/workspace/fix/run.sh"])
+    with pytest.raises(ExportError, match="a cluster of Ray runs no program before the engine"):
+        ray.ray_files(export_source(rack, served_units(rack)["qwen"], None, ""))
 
 
 # What is accepted with a reason
