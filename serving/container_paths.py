@@ -212,6 +212,10 @@ def absent(unit: ServedUnit, named: NamedPlace, models: Collection[str] = ()) ->
     parts = path.split("/")
     if _below(path, INSIDE_MODELS) and len(parts) > 2 and parts[2] in models:
         return "is not in the container", f"write also: [{', '.join((*unit.also, parts[2]))}]"
+    if _below(path, INSIDE_MODELS):
+        return "is not in the container", f"declare the model in models and list its name at also, {reason}"
+    if any(_below(path, folder) for folder in ("/proc", "/sys", "/dev")):
+        return "is not in the container", reason.removeprefix("or ")
     return "is not in the container", f"list it at files, like {{{path}: FILE}}, {reason}"
 
 

@@ -286,6 +286,18 @@ def test_the_places_that_a_variable_names_are_found(name: str, value: str, place
             "/models/other/x is not in the container; write",
         ),
         (
+            {"env": {"A_FILE": "/models/none/x"}},
+            "env.A_FILE",
+            "A_FILE",
+            "/models/none/x is not in the container; declare the model in models and list its name at also, or give",
+        ),
+        (
+            {"env": {"A_FILE": "/proc/1/x"}},
+            "env.A_FILE",
+            "A_FILE",
+            "/proc/1/x is not in the container; give the reason why the container has it at accept.A_FILE",
+        ),
+        (
             {"before": ["bash", "/opt/fix.sh"]},
             "before.1",
             "- /opt/fix.sh",
