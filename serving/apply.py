@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -31,6 +32,8 @@ from serving.run_inventory import ServingSurvey, UnitDifferences
 _COORDINATOR_SECONDS = 30
 """Seconds that a coordinator may take to answer after its start."""
 _WANTS = f"{desired.UNITS}/multi-user.target.wants"
+_IN_FOLDER = re.compile(rf"{UNIT_FILES}/[^/]+\.files(?=/)")
+"""The folder of the files of a unit that are mounted into its container."""
 
 
 @deploy(ROLE.title)
@@ -168,7 +171,12 @@ def _commands(one: UnitDifferences, restarts: bool) -> Iterator[StringCommand]:
 
 
 def _written(files: list[ManagedFile] | tuple[ManagedFile, ...]) -> Iterator[StringCommand]:
-    return map(remote_files.put_managed, files)
+    """Yield the commands that write files. Those that are mounted into a container are in folders of their own."""
+    for file in files:
+        if _IN_FOLDER.match(file.path):
+            yield from remote_files.put_files([file])
+        else:
+            yield remote_files.put_managed(file)
 
 
 def _removal(paths: list[str]) -> str:
@@ -178,7 +186,9 @@ def _removal(paths: list[str]) -> str:
     stop = f"systemctl stop {quote(*services)}; " if services else ""
     # `systemctl disable` fails when the unit was removed and its link was left.
     links = [f"{_WANTS}/{name}" for name in services]
-    return f"{stop}rm -f {quote(*links, *paths)}" + ("; systemctl daemon-reload" if names else "")
+    folders = sorted({found[0] for path in paths if (found := _IN_FOLDER.match(path))})
+    emptied = f"; find {quote(*folders)} -depth -type d -empty -delete" if folders else ""
+    return f"{stop}rm -f {quote(*links, *paths)}{emptied}" + ("; systemctl daemon-reload" if names else "")
 
 
 def _remove_undeclared(units: NodeUnits, steps: _Steps) -> None:

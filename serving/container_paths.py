@@ -1,19 +1,20 @@
-"""Options of a unit that name what its container does not have."""
+"""Files, folders and repositories that a unit names, and whether its container has them."""
 
 from __future__ import annotations
 
 import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
 
-from core.model.errors import RuleViolation, truncate
+from core.model.errors import Path, RuleViolation, truncate
 from serving.options import ServedUnit, plain_argument
 
 INSIDE_MODELS, INSIDE_CACHE = "/models", "/cache"
-"""Places in the container of a unit: its model, and its compile cache."""
-IMAGE_FOLDERS = ("/app", "/opt", "/sgl-workspace", "/usr", "/vllm-workspace", "/workspace")
-"""Folders in which images of engines have files of their own. The gate looks each named file up in the container."""
+"""Places in the container of a unit: its models, and its compile cache."""
+_EVERYWHERE = ("/tmp", "/dev/shm", "/dev/null")  # noqa: S108 - in a container of its own
+"""Places of each container to which a variable may send what a program writes."""
 
 _PLACE_OPTION = re.compile(
     r"tokenizer|generation-config|spec-model|speculative-draft-model|speculative-token-map|init-expert-location"
@@ -21,28 +22,67 @@ _PLACE_OPTION = re.compile(
     r"|.*-(template|plugin|path|config-file|input-file)"
 )
 """Options whose value may name a file, a folder or a repository that is read."""
-_OUTPUT_OPTION = re.compile(r"(fastapi-)?root-path|allowed-local-media-path|file-storage-path|.*-(save|export)-path")
-"""Options of that form whose value is not read as a file: a path of the API, or a place to write to."""
+_PLACE_KEY = re.compile(r"model|tokenizer|(.*_)?(path|file|template)")
+"""The same for a key of a value that is a mapping."""
+_WITHOUT_PLACE = re.compile(
+    r"served-model-name|(tokenizer-|code-)?revision|(fastapi-)?root-path|file-storage-path|.*-(save|export)-path"
+)
+"""Options whose value may look like a place that is read, and is a name, a path of the API, or a place to write to."""
 _FILE_NAME = re.compile(r"[^{}\s]+\.(bin|gguf|jinja2?|json|jsonl|model|pt|py|safetensors|txt|ya?ml)")
+_HUB_NAME = re.compile(r"(?![0-9]+/[0-9]+$)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+_NAMED_VALUE = re.compile(r"[\w.-]+=(.+)", re.ASCII)
+_URL = re.compile(r"[a-z0-9+]+://")
+ACCEPTED_BEFORE = "before"
+"""The key of `accept` for paths in the arguments of `before`."""
 
 
-def unservable(unit: ServedUnit) -> Iterator[RuleViolation]:
-    """Yield each option of a unit that names a file, a folder or a repository that its container does not have."""
+class NamedPlace(NamedTuple):
+    """A place that a unit names: `path` in its section, `key` of `accept` for it, and the `place` as it is written.
+
+    `read`: whether a start ends without it.
+    """
+
+    path: Path
+    key: str
+    place: str
+    read: bool
+
+
+def unservable(unit: ServedUnit, models: Collection[str] = ()) -> Iterator[RuleViolation]:
+    """Yield each place that a unit names and its container does not have.
+
+    Args:
+        unit: the unit.
+        models: the names of all models of the rack.
+    """
+    for one in unit_places(unit):
+        if one.key not in unit.accept and (why := absent(unit, one, models)):
+            yield RuleViolation(one.path, f"{truncate(one.place)} {why[0]}", why[1])
+
+
+def unit_places(unit: ServedUnit) -> Iterator[NamedPlace]:
+    """Yield the places that the options, the variables and the program before the engine of a unit name."""
     for key, value in unit.args.items():
+        read = {*read_places(key, plain_argument(value))}
         for place in named_places(key, plain_argument(value)):
-            if what := _absent(unit, place):
-                yield RuleViolation(("args", key), f"{truncate(place)} {what}", _right(unit, key))
+            yield NamedPlace(("args", key), key, place, place in read)
+    for key, text in unit.env.items():
+        for place in variable_places(key, text):
+            yield NamedPlace(("env", key), key, place, False)
+    for number, word in enumerate(unit.before or ()):
+        # The gate looks for the program itself.
+        if number and _is_path(word):
+            yield NamedPlace(("before", number), ACCEPTED_BEFORE, word, False)
 
 
 def container_files(unit: ServedUnit) -> list[str]:
-    """Return the paths in its container that the options of a unit name, sorted. Its rules hold."""
+    """Return the paths in its container that a start of a unit needs, sorted. Its rules hold."""
     places = {
-        posixpath.normpath(place)
-        for key, value in unit.args.items()
-        for place in named_places(key, plain_argument(value))
-        if place.startswith("/")
+        posixpath.normpath(one.place)
+        for one in unit_places(unit)
+        if one.place.startswith("/") and (one.read or _is_mounted(unit, posixpath.normpath(one.place)))
     }
-    return sorted(place for place in places if not _below(place, INSIDE_CACHE))
+    return sorted(place for place in places if not _below(place, INSIDE_CACHE) and ":" not in place)
 
 
 def named_places(key: str, value: object) -> Iterator[str]:
@@ -52,60 +92,120 @@ def named_places(key: str, value: object) -> Iterator[str]:
         key: the long name of the option, without dashes.
         value: its value, as JSON has it.
     """
-    if key == "speculative-config":
-        config = _json(value)
-        if isinstance(config, Mapping):
-            yield from _texts([config.get(name) for name in ("model", "tokenizer")])
-    elif _PLACE_OPTION.fullmatch(key) and not _OUTPUT_OPTION.fullmatch(key):
-        named = key in ("lora-modules", "lora-paths", "default-mm-loras")
-        for one in value if isinstance(value, list) else [value]:
-            read = _json(one)
-            if isinstance(read, Mapping):
-                keys = ("path", "lora_path") if key != "default-mm-loras" else tuple(read)
-                yield from _texts([read.get(name) for name in keys] if named else [])
-            elif isinstance(one, str) and named:
-                yield from _texts([one.partition("=")[2] if "=" in one else one])
-            else:
-                yield from _texts([one])
+    if not _WITHOUT_PLACE.fullmatch(key):
+        yield from dict.fromkeys(place for place, _ in _leaves(value, _is_read(key)))
+
+
+def read_places(key: str, value: object) -> Iterator[str]:
+    """Yield those of them that the engine reads at its start, by the name of the option."""
+    if not _WITHOUT_PLACE.fullmatch(key):
+        yield from (place for place, read in _leaves(value, _is_read(key)) if read)
+
+
+def variable_places(name: str, text: str) -> Iterator[str]:
+    """Yield the files, folders and repositories that the value of a variable names."""
+    value = _json(text)
+    if isinstance(value, Mapping | list):
+        yield from dict.fromkeys(place for place, _ in _leaves(value, False))
+    elif _HUB_NAME.fullmatch(text) and name != "TZ":
+        yield text
+    elif not _URL.match(text):
+        words = (word for word in re.split(r"[:,;\s]", text) if _is_path(word))
+        yield from dict.fromkeys(
+            word for word in words if not any(_below(posixpath.normpath(word), place) for place in _EVERYWHERE)
+        )
+
+
+def _is_read(key: str) -> bool:
+    return _PLACE_OPTION.fullmatch(key) is not None
+
+
+def _leaves(value: object, read: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the places in a value, each with whether it is read at a start."""
+    value = _json(value)
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, bool(_PLACE_KEY.fullmatch(str(key))) or (read and "path" not in value))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, read)
+    elif isinstance(value, str) and "{" not in value and "\n" not in value:
+        named = _NAMED_VALUE.fullmatch(value)
+        if _is_place(text := named[1] if named else value, read):
+            yield text, read
+
+
+def _is_place(text: str, read: bool) -> bool:
+    """Return whether a text names a place. Others are words that the engine knows."""
+    if _URL.match(text):
+        return read
+    if _is_path(text) or _HUB_NAME.fullmatch(text):
+        return read or not re.search(r"\s", text)
+    return read and ("/" in text or _FILE_NAME.fullmatch(text) is not None)
+
+
+def _is_path(text: str) -> bool:
+    return len(text) > 1 and text.startswith(("/", "~", "./", "../"))
 
 
 def _json(value: object) -> object:
-    """Return a text that is a JSON object as one; other values as they are."""
-    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+    """Return a text that is a JSON object or a JSON list as one; other values as they are."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
         return json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return value
-
-
-def _texts(values: list[object]) -> Iterator[str]:
-    """Yield the texts that name a place. Others are words that the engine knows, or a template in itself."""
-    for value in values:
-        if not isinstance(value, str) or "{" in value or "\n" in value:
-            continue
-        if "/" in value or value.startswith("~") or _FILE_NAME.fullmatch(value):
-            yield value
 
 
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _absent(unit: ServedUnit, place: str) -> str:
-    """Return why the container does not have a place; nothing when it has, or may have it in its image."""
-    if re.match(r"[a-z0-9+]+://", place):
-        return "is fetched over the network, and the rack serves without one"
+def mounted_models(unit: ServedUnit) -> tuple[str, ...]:
+    """Return the names of the models in the container of a unit."""
+    return (unit.model, *unit.also)
+
+
+def _is_mounted(unit: ServedUnit, path: str) -> bool:
+    mounted = [f"{INSIDE_MODELS}/{name}" for name in mounted_models(unit)]
+    mounted += [*unit.files, *([INSIDE_CACHE] if unit.cache else [])]
+    return any(_below(path, folder) for folder in mounted)
+
+
+def absent(unit: ServedUnit, named: NamedPlace, models: Collection[str] = ()) -> tuple[str, str] | None:
+    """Return why the container does not have a place by what is mounted into it, and what is right; None if it has.
+
+    Args:
+        unit: the unit.
+        named: the place.
+        models: the names of all models of the rack.
+    """
+    place = named.place
+    reason = f"or give the reason why the container has it at accept.{named.key}"
+    if _URL.match(place):
+        what = "is fetched over the network, and the rack serves without one"
+        return what, f"list a file at files and write its path there, {reason}"
     if not place.startswith("/"):
-        return "is a repository or a path that does not begin with /: the container has neither"
+        what = "is a repository or a path that does not begin with /: the container has neither"
+        model = f"declare it in models, list its name at also and write {INSIDE_MODELS}/NAME"
+        file = "list the file at files and write its path there"
+        return what, f"{model if _HUB_NAME.fullmatch(place) else file}, {reason}"
     path = posixpath.normpath(place)
-    mounted = [f"{INSIDE_MODELS}/{unit.model}", *([INSIDE_CACHE] if unit.cache else [])]
-    if any(_below(path, folder) for folder in (*mounted, *IMAGE_FOLDERS)):
-        return ""
-    return "is not in the container"
-
-
-def _right(unit: ServedUnit, key: str) -> str:
-    if re.match(r"spec(ulative)?-(config|model|draft)", key):
-        return "remove the draft model: a unit has one model"
-    return f"put the file into the model and write {INSIDE_MODELS}/{unit.model}/FILE, or name one of the image"
+    for inside, source in unit.files.items():
+        if _below(path, inside):
+            beside = source / path[len(inside) + 1 :]
+            if source.exists() and ":" not in path and not beside.exists():
+                what = f"is not in the container: {source.name} has no {path[len(inside) + 1 :] or 'content'}"
+                return what, "correct the path, or add the file there"
+            return None
+    if _is_mounted(unit, path):
+        return None
+    parts = path.split("/")
+    if _below(path, INSIDE_MODELS) and len(parts) > 2 and parts[2] in models:
+        return "is not in the container", f"write also: [{', '.join((*unit.also, parts[2]))}]"
+    if _below(path, INSIDE_MODELS):
+        return "is not in the container", f"declare the model in models and list its name at also, {reason}"
+    if any(_below(path, folder) for folder in ("/proc", "/sys", "/dev")):
+        return "is not in the container", reason.removeprefix("or ")
+    return "is not in the container", f"list it at files, like {{{path}: FILE}}, {reason}"

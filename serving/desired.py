@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 from pydantic import SecretBytes
@@ -22,7 +22,7 @@ from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
-from serving import allowed_addresses
+from serving import allowed_addresses, unit_files
 from serving import gate_config as gate
 from serving.kinds import dimension
 from serving.launch import (
@@ -33,6 +33,7 @@ from serving.launch import (
     cache_folder,
     joins_by_ray,
     launches,
+    mount_folder,
 )
 from serving.options import ServedUnit, rdma_is_measured, served_units, serving_of
 from serving.programs import AGENT, COORDINATOR, GATE, RUN, programs
@@ -68,12 +69,14 @@ class PrivateFile:
 
 @dataclass(frozen=True)
 class LockedUnit:
-    """A unit with what the lock file has of it: the ID of its image, and the files of its model."""
+    """A unit with what the lock file has of it: the ID of its image, the files of its model, and those of each further
+    model, by name."""
 
     rack: Rack
     unit: ServedUnit
     image_id: str
     record: ModelRecord
+    further: Mapping[str, ModelRecord] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -93,7 +96,8 @@ def locked_unit(
     """Return a unit with what the lock file has of it. Raises ValueError with all blockers."""
     if lines := blockers(rack, unit, pins, records):
         raise ValueError("; ".join(lines))
-    return LockedUnit(rack, unit, pins[unit.image].id, records[unit.model])
+    further = {name: records[name] for name in unit.also}
+    return LockedUnit(rack, unit, pins[unit.image].id, records[unit.model], further)
 
 
 def blockers(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]) -> list[str]:
@@ -113,6 +117,10 @@ def blockers(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Map
         for name in unit.ranks(rack.nodes)
         if name not in known
     ]
+    try:
+        unit_files.mounts(unit)
+    except ValueError as unreadable:
+        lines.append(f"{place}.files: {unreadable}")
     if not lines:
         lines += _unwritable(rack, unit, pins[unit.image].id, place)
     port = coordinator_port(rack, unit)
@@ -131,8 +139,9 @@ def unlocked(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Map
     lines = []
     if unit.image not in pins:
         lines.append(f"{place}.image: the lock file has no ID of {unit.image}; run `sparkrack apply --only images`")
-    if unit.model not in records or not records[unit.model].files:
-        lines.append(f"{place}.model: the lock file has no files of {unit.model}; run `sparkrack apply --only models`")
+    for key, name in (("model", unit.model), *((f"also.{number}", name) for number, name in enumerate(unit.also))):
+        if name not in records or not records[name].files:
+            lines.append(f"{place}.{key}: the lock file has no files of {name}; run `sparkrack apply --only models`")
     return lines
 
 
@@ -185,7 +194,17 @@ def files(locked: LockedUnit, node: str) -> tuple[ManagedFile, ...]:
     launch = next(one for one in _launches(locked) if one.node == node)
     arguments, environment, gate_file, *services = _beside_configuration(locked, launch)
     configured = ManagedFile(path(locked.unit, "json"), _json(configuration(locked)))
-    return (arguments, environment, configured, gate_file, *services)
+    return (*mounted_files(locked.unit), arguments, environment, configured, gate_file, *services)
+
+
+def mounted_files(unit: ServedUnit) -> tuple[ManagedFile, ...]:
+    """Return what each node of a unit mounts into its container of the files beside rack.yaml. The digest of each mount
+    is in the arguments of docker, and by them in the version of the unit."""
+    return tuple(
+        ManagedFile(str(mount_folder(unit, mount) / relative), file.content, "755" if file.program else "644")
+        for mount in unit_files.mounts(unit)
+        for relative, file in mount.files.items()
+    )
 
 
 def _launches(locked: LockedUnit) -> tuple[RankLaunch, ...]:
@@ -351,14 +370,16 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
         "guard": gate.guard(rack),
         "image": {"name": unit.image, "id": locked.image_id},
         "container": gate.container(unit, launch, len(locked.nodes)),
-        "model": gate.model(unit, locked.record),
+        "model": gate.model(unit.model, locked.record),
+        "also": [gate.model(name, record) for name, record in locked.further.items()],
+        "files": gate.files(unit),
         "ports": ports,
         "cache": cache,
         "gids": FABRIC_ENVIRONMENT if len(locked.nodes) > 1 else None,
         "echoes": gate.echoes(rack, node, locked.nodes),
         "proof": gate.proof(rack, node, locked.nodes, path(unit, "secret")),
         "time": gate.time(rack),
-        "memory": gate.memory(rack, unit, locked.record, len(locked.nodes)),
+        "memory": gate.memory(rack, unit, locked.record, len(locked.nodes), locked.further),
     }
 
 

@@ -31,6 +31,7 @@ _ENDINGS = ("args", "env", "json", "gate.json", "secret", "key", "token", "ray",
 _NAME = r"[a-z0-9][a-z0-9_]{0,30}"
 _OWN = re.compile(
     rf"{UNIT_FILES}/({_NAME})\.(?:{'|'.join(map(re.escape, _ENDINGS))})"
+    rf"|{UNIT_FILES}/({_NAME})\.files/.+"
     rf"|{desired.UNITS}/sparkrack-serve-({_NAME})(?:-agent|-coordinator)?\.service"
     rf"|{desired.UNITS}/sparkrack-({_NAME})\.slice"
 )
@@ -56,7 +57,10 @@ host_facts.register(
     host_facts.Probe(
         commands={
             # Of a secret the node sends owner, mode and hash only.
-            FILES: managed_file.probe_hashes(_PATHS),
+            FILES: (
+                f"( {managed_file.probe_hashes(_PATHS)}) || exit 9; "
+                f"( {managed_file.probe_trees(str(UNIT_FILES), '*.files')} ) || exit 9"
+            ),
             LEASES: f'for f in {UNIT_FILES}/*.secret; do if {_VALID_LEASE}; then echo "$f"; fi; done',
             # Control groups and links: systemctl takes 0.3 s for the same.
             SERVICES: (

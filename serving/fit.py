@@ -8,11 +8,13 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from core.model.fields import mebibytes
 from core.model.model_lock import ModelRecord
 from serving.calibration import Calibration, Conditions
+from serving.container_paths import INSIDE_MODELS
 from serving.engines import model_shape
 from serving.engines.host_memory import HostMemory, host_memory
 from serving.engines.memory_fit import (
@@ -40,6 +42,8 @@ POOLING_OVERHEAD_GIB = 1.0
 """The least that an engine takes beside weights and cache. Of one that generates more is reported; of one that pools
 nothing is, and published units have 6 GiB in all."""
 OverheadSource = Literal["measured", "declared", "default"]
+PADDED = "parallel.tensor"
+"""The key of `accept` for a split that no model of this shape takes, and that the image pads for."""
 _WEIGHT_FILES = (".safetensors", ".bin", ".gguf")
 
 
@@ -94,6 +98,24 @@ def parallel_of(unit: ServedUnit) -> Parallel:
     return Parallel(unit.parallel.tensor, unit.parallel.pipeline, unit.parallel.expert)
 
 
+def padded(blockers: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the reasons against a split that an image can take away by padding, and the others."""
+    found = tuple(blockers)
+    by_width = tuple(one for one in found if "TP=" in one)
+    return by_width, tuple(one for one in found if one not in by_width)
+
+
+def padding(unit: ServedUnit, record: ModelRecord | None) -> tuple[str, ...] | None:
+    """Return why no engine takes the split of a unit without padding; None where the shape of its model is unknown."""
+    try:
+        shape = record_shape(unit.model, record) if record else None
+    except ModelConfigError:
+        shape = None
+    if shape is None or not shape.kinds:
+        return None
+    return padded(fit(shape, parallel_of(unit), demand_of(unit)[0]).blockers)[0]
+
+
 def usual_parallel(unit: ServedUnit, count: int) -> Parallel:
     """Return the usual split of a unit for a number of nodes."""
     return dataclasses.replace(default_parallel(count), expert=unit.parallel.expert)
@@ -128,14 +150,16 @@ def _json(name: str, texts: Mapping[str, str], file: str) -> dict[str, object]:
 def weight_size(record: ModelRecord) -> float | None:
     """Return the bytes of all weight files of a model, None if it has none.
 
-    Some publishers add the same weights again in another form, in folders of their own or as consolidated files.
+    Some publishers add the same weights again in another form, in folders of their own or as consolidated files. Where
+    no weights are beside config.json, those in folders are the model.
     """
     top = [file for file in record.files if "/" not in file.path]
-    for ending in _WEIGHT_FILES:
-        found = [file for file in top if file.path.endswith(ending)]
-        parts = [file for file in found if not file.path.startswith("consolidated")]
-        if chosen := parts or found:
-            return sum(file.size for file in chosen)
+    for listed in (top, record.files):
+        for ending in _WEIGHT_FILES:
+            found = [file for file in listed if file.path.endswith(ending)]
+            parts = [file for file in found if not file.path.startswith("consolidated")]
+            if chosen := parts or found:
+                return sum(file.size for file in chosen)
     return None
 
 
@@ -152,13 +176,24 @@ def kv_format(unit: ServedUnit) -> KvFormat | None:
     return "nvfp4" if name in ("nvfp4", "nvfp4_4over6", "fp4_e2m1", "fp4_mx_block16") else None
 
 
-def conditions_of(unit: ServedUnit, record: ModelRecord, image: str) -> Conditions:
+Further = Mapping[str, ModelRecord | None]
+"""The further models of a unit by name, with their records; None where the lock file has none."""
+
+
+def further_models(unit: ServedUnit, records: Mapping[str, ModelRecord]) -> Further:
+    """Return the further models of a unit."""
+    return {name: records.get(name) for name in unit.also}
+
+
+def conditions_of(
+    unit: ServedUnit, record: ModelRecord, image: str, further: Further = MappingProxyType({})
+) -> Conditions:
     """Return what a unit is measured with; `image`: the ID of its image."""
-    listed = sorted((file.path, file.sha256) for file in record.files)
     drafts = {name: plain_argument(value) for name, value in unit.args.items() if name.startswith("speculative-")}
+    drafts |= {f"{INSIDE_MODELS}/{name}": _revision(one) if one else "" for name, one in further.items()}
     return Conditions(
         source=record.source,
-        revision=record.revision or hashlib.sha256(json.dumps(listed).encode()).hexdigest(),
+        revision=_revision(record),
         image=image,
         quantization=str(unit.args.get("quantization", "")),
         kv_cache_dtype=str(unit.args.get("kv-cache-dtype", "")),
@@ -170,8 +205,18 @@ def conditions_of(unit: ServedUnit, record: ModelRecord, image: str) -> Conditio
     )
 
 
+def _revision(record: ModelRecord) -> str:
+    listed = sorted((file.path, file.sha256) for file in record.files)
+    return record.revision or hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+
+
 def counted_calibration(
-    unit: ServedUnit, record: ModelRecord, image: str | None, measured: Calibration | None, parallel: Parallel
+    unit: ServedUnit,
+    record: ModelRecord,
+    image: str | None,
+    measured: Calibration | None,
+    parallel: Parallel,
+    further: Further = MappingProxyType({}),
 ) -> tuple[Calibration | None, str]:
     """Return a measurement if it counts for a unit, else why not; both are empty where nothing was measured.
 
@@ -181,6 +226,7 @@ def counted_calibration(
         image: the ID of its image there, None if it has none.
         measured: the figures of the last good start that was measured.
         parallel: the split, which may be another than that of the unit.
+        further: its further models.
     """
     if measured is None:
         return None, ""
@@ -191,7 +237,7 @@ def counted_calibration(
     if (measured.tensor, measured.pipeline) != (parallel.tensor, parallel.pipeline):
         before = Parallel(measured.tensor, measured.pipeline)
         return None, f"it was measured with {before}, now {parallel}"
-    reason = measured.measured_with.difference(conditions_of(unit, record, image))
+    reason = measured.measured_with.difference(conditions_of(unit, record, image, further))
     return (None, reason) if reason else (measured, "")
 
 
@@ -223,14 +269,16 @@ def _speculative(unit: ServedUnit) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _has_draft_model(unit: ServedUnit) -> bool:
-    names = {"speculative-draft-model-path", "speculative-draft-model"}
-    return bool(names & set(unit.args) or _speculative(unit).get("model"))
+def _draft_model(unit: ServedUnit) -> str:
+    """Return the draft model of a unit as its options name it, empty without one."""
+    names = ("speculative-draft-model-path", "speculative-draft-model")
+    found = next((unit.args[name] for name in names if name in unit.args), _speculative(unit).get("model"))
+    return str(found or "")
 
 
 def _own_drafts(unit: ServedUnit) -> int:
     """Return the number of layers of the model itself that draft tokens, each with keys and values of its own."""
-    if _has_draft_model(unit):
+    if _draft_model(unit):
         return 0
     method = str(_speculative(unit).get("method", "")).lower()
     algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
@@ -281,8 +329,45 @@ def _unknown_options(unit: ServedUnit, shape: ModelShape) -> dict[str, str]:
         found["cache"] = "its compressed attention is known with vLLM before 0.26.0 only"
     if pools(unit) and not unit.overhead:
         found["overhead"] = "what an engine that pools takes beside weights and cache is not known here; write overhead"
-    if _has_draft_model(unit):
+    if (draft := _draft_model(unit)) and draft not in {f"{INSIDE_MODELS}/{name}" for name in unit.also}:
         found["draft"] = "the lock file has nothing of the draft model, which has weights and a cache of its own"
+    return found
+
+
+def _with_further(found: Fit, unit: ServedUnit, parallel: Parallel, demand: Demand, further: Further) -> Fit:
+    """Return a sum with the further models of a unit, each split as the first one is, on the rank that has all of it.
+
+    Without `draft_tensor_parallel_size` vLLM splits a draft as the target (vllm/config/speculative.py), SGLang always.
+    """
+    slices = _speculative(unit).get("draft_tensor_parallel_size")
+    tensor = slices if type(slices) is int and 0 < slices <= parallel.tensor else parallel.tensor
+    for name, record in further.items():
+        drafts = _draft_model(unit) == f"{INSIDE_MODELS}/{name}"
+        own = Parallel(tensor if drafts else parallel.tensor, 1)
+        size = weight_size(record) if record else None
+        unknown: dict[str, str] = {}
+        more = Fit(own, (size or 0.0) / own.tensor / GIB, 0.0, 0.0, 0.0, (), 0.0)
+        if record is None:
+            unknown[name] = f"the lock file has no record of {name}; `sparkrack apply` fetches the model and records it"
+        elif size is None:
+            unknown[name] = f"the lock file has no weights of {name}"
+        elif drafts:
+            try:
+                # Whole heads are kept, whatever divides: the engine refuses another split itself.
+                more = fit(
+                    record_shape(name, record), own, dataclasses.replace(demand, drafts=0, overhead_gib=0.0), size
+                )
+            except ModelConfigError as error:
+                unknown[name] = str(error).partition("; ")[0]
+            unknown |= {f"{name} {part}": f"{name}: {why}" for part, why in more.unknown.items()}
+        found = dataclasses.replace(
+            found,
+            weights=found.weights + more.weights,
+            kv=found.kv + more.kv,
+            state=found.state + more.state,
+            token_bytes=found.token_bytes + more.token_bytes,
+            unknown={**found.unknown, **unknown},
+        )
     return found
 
 
@@ -293,6 +378,7 @@ def unit_fit(
     parallel: Parallel,
     calibration: Calibration | None = None,
     reserved: float = 0.0,
+    further: Further = MappingProxyType({}),
 ) -> UnitFit:
     """Compute whether a unit fits when its model is split in this way.
 
@@ -303,9 +389,12 @@ def unit_fit(
         parallel: the split, which may be another than that of the unit.
         calibration: figures of the last good start, if they count for this unit and split.
         reserved: GiB of a node that no program gets.
+        further: the further models of the unit.
     """
     demand, source = demand_of(unit)
-    found = fit(shape, parallel, demand, weights)
+    found = _with_further(fit(shape, parallel, demand, weights), unit, parallel, demand, further)
+    if PADDED in unit.accept and parallel == parallel_of(unit):
+        found = dataclasses.replace(found, blockers=padded(found.blockers)[1])
     unknown = {**found.unknown, **_unknown_options(unit, shape)}
     if calibration:
         computed = None if unknown else found.kv
@@ -349,10 +438,14 @@ def fitting_counts(
     weights: float | None,
     counts: Iterable[int] = COUNTS,
     reserved: float = 0.0,
+    further: Further = MappingProxyType({}),
 ) -> list[int]:
     """Return the numbers of nodes on which a unit fits with the usual split of each."""
+    splits = {count: usual_parallel(unit, count) for count in counts}
     return [
-        count for count in counts if unit_fit(unit, shape, weights, usual_parallel(unit, count), reserved=reserved).fits
+        count
+        for count, split in splits.items()
+        if unit_fit(unit, shape, weights, split, reserved=reserved, further=further).fits
     ]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
+
 from core.hardware import gb10
 from core.model import Rack
 from core.model.addressing import Address, reachable
@@ -19,6 +23,7 @@ from core.model.rdma_flows import (
 )
 from roles.memory.options import MemoryOptions
 from roles.time.options import TimeOptions
+from serving import unit_files
 from serving.container_paths import container_files
 from serving.engines.model_shape import ModelConfigError
 from serving.fit import (
@@ -29,7 +34,7 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.launch import UNIT_FILES, RankLaunch
+from serving.launch import UNIT_FILES, RankLaunch, mount_folder
 from serving.options import ServedUnit, rdma_is_measured
 
 GUARD = "sparkrack-memory-guard.service"
@@ -67,16 +72,30 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
         looks = ["program:vllm"]
         if unit.engine == "vllm-ray" and ranks > 1:
             looks += ["program:ray", *([] if launch.rank else ["program:bash"])]
+    looks += [f"program:{unit.before[0]}"] if unit.before else []
     looks += [f"file:{path}" for path in container_files(unit)]
     return {"name": name, "docker": words, "image": launch.image, "looks": looks}
 
 
-def model(unit: ServedUnit, record: ModelRecord) -> dict[str, object]:
-    """Return the folder of the model, and its files with their sizes in bytes."""
+def model(name: str, record: ModelRecord) -> dict[str, object]:
+    """Return the folder of a model, and its files with their sizes in bytes. By `digest` other bytes of the same size
+    are another version of the unit."""
+    files = sorted(record.files, key=lambda file: file.path)
     return {
-        "name": unit.model,
-        "folder": str(MODEL_STORE / unit.model),
-        "files": {file.path: file.size for file in sorted(record.files, key=lambda file: file.path)},
+        "name": name,
+        "folder": str(MODEL_STORE / name),
+        "files": {file.path: file.size for file in files},
+        "digest": hashlib.sha256(json.dumps([(file.path, file.sha256) for file in files]).encode()).hexdigest()[:16],
+    }
+
+
+def files(unit: ServedUnit) -> dict[str, dict[str, str]]:
+    """Return the folders of the unit's own files, each with the sha256 of its files."""
+    return {
+        str(mount_folder(unit, mount)): {
+            path: hashlib.sha256(file.content).hexdigest() for path, file in sorted(mount.files.items())
+        }
+        for mount in unit_files.mounts(unit)
     }
 
 
@@ -143,7 +162,9 @@ def time(rack: Rack) -> bool:
     return rack.declared(TimeOptions) is not None and rack.keeps("time")
 
 
-def memory(rack: Rack, unit: ServedUnit, record: ModelRecord, ranks: int) -> dict[str, object]:
+def memory(
+    rack: Rack, unit: ServedUnit, record: ModelRecord, ranks: int, further: Mapping[str, ModelRecord]
+) -> dict[str, object]:
     """Return the memory that must be available: what the engine takes, of the host's too, and the floor below which the
     guard ends it."""
     floor = rack.options(MemoryOptions).floor
@@ -151,7 +172,7 @@ def memory(rack: Rack, unit: ServedUnit, record: ModelRecord, ranks: int) -> dic
     if unit.memory is not None:
         return {"share": unit.memory, "add": add}
     demand, _ = demand_of(unit)
-    weights = record.size if (known := weight_size(record)) is None else known
+    weights = sum(one.size if (known := weight_size(one)) is None else known for one in (record, *further.values()))
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
     return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add}
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 
 from core.model.errors import RuleViolation, counted, truncate
 from core.model.model_lock import ModelRecord
+from serving.engines.option_table import Engine
 from serving.options import ServedUnit, plain_argument
 
+_COPIES = ("data-parallel-size", "dp-size", "attn-dp-size", "attention-data-parallel-size")
 _POOLED = ("embedding", "score")
 _NEEDS = {"chat": "a completion", "completion": "a completion", "embedding": "an embedding", "score": "a ranking"}
 _CONVERTED = {"embedding": ("auto", "none", "embed"), "score": ("auto", "none", "embed", "classify")}
@@ -136,11 +138,9 @@ def _unprovable(
     flags = ("skip-tokenizer-init", "tokens-only", "mm-encoder-only", "encoder-only")
     if key in flags and value is True:
         return f"the engine takes no text with it, and {needs} proves the unit", "remove it"
-    if key in ("data-parallel-size", "dp-size", "attn-dp-size", "attention-data-parallel-size"):
-        return _copies(unit, ranks, value, args)
     if key == "api-server-count" and unit.engine == "vllm" and ranks > 1:
         return "vLLM refuses it on the ranks that are headless, which all but the first are", "remove it"
-    return None
+    return surplus_ranks(unit.family, key, value, args, ranks)
 
 
 def _role(key: str, value: object) -> str:
@@ -160,9 +160,26 @@ def _role(key: str, value: object) -> str:
     return str(role) if role == "ec_producer" else ""
 
 
-def _copies(unit: ServedUnit, ranks: int, value: object, args: Mapping[str, object]) -> tuple[str, str] | None:
-    """SGLang's copies of the attention share the GPUs of the tensor slices; all other copies need their own."""
-    if not isinstance(value, int) or value < 2 or (unit.family == "sglang" and args.get("enable-dp-attention") is True):
+def surplus_ranks(
+    engine: Engine, key: str, value: object, args: Mapping[str, object], ranks: int
+) -> tuple[str, str] | None:
+    """Return why an option needs more ranks than there are, and what is right; None if it does not.
+
+    Args:
+        engine: the engine.
+        key: the long name of the option, without dashes.
+        value: its value, as JSON has it.
+        args: all options of the engine.
+        ranks: the number of nodes over which tensor slices and stages are spread, one GPU each.
+    """
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value
+    if not isinstance(number, int) or number < 2:
         return None
-    what = f"{value} copies of a model that is split over {counted(ranks, 'node')} need {value * ranks} GPUs"
-    return what, "remove it; a further unit serves a further copy"
+    if key in _COPIES and not (engine == "sglang" and args.get("enable-dp-attention") is True):
+        what = f"{number} copies of a model that is split over {counted(ranks, 'node')} need {number * ranks} GPUs"
+        return what, "remove it; a further unit serves a further copy"
+    if key == "prefill-context-parallel-size" and engine == "vllm":
+        # world_size = pipeline x tensor x prefill_context (vllm/config/parallel.py); decode_context shares the slices.
+        what = f"{number} parts of a prompt beside the split over {counted(ranks, 'node')} need {number * ranks} GPUs"
+        return what, "remove it; decode-context-parallel-size shares the slices"
+    return None

@@ -6,6 +6,7 @@ options.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -15,8 +16,9 @@ from core.model.addressing import first_address
 from core.model.fields import mebibytes, seconds
 from core.model.models import MODEL_STORE
 from core.model.schema import Rack
-from serving.container_paths import INSIDE_CACHE, INSIDE_MODELS
-from serving.engines.command_line import render
+from serving import unit_files
+from serving.accepted import engine_arguments
+from serving.container_paths import INSIDE_CACHE, INSIDE_MODELS, mounted_models
 from serving.engines.option_table import table
 from serving.kinds import engine_options
 from serving.options import ServedUnit, plain_argument
@@ -47,6 +49,11 @@ RAY_HEAD = (
     ' && shift 2 && exec "$@"'
 )
 """Starts Ray on the head and then the engine, which waits for the other nodes."""
+BEFORE = (
+    '{program} || {{ code=$?; echo "sparkrack: the program of before ended with $code" >&2; exit "$code"; }}; exec "$@"'
+)
+"""Runs a program and then the engine, which is the first process of its container as without it. files/serve_causes.py
+knows the line."""
 
 
 @dataclass(frozen=True)
@@ -81,19 +88,29 @@ def launches(
         addresses: the address of each node for traffic beside RDMA.
         memory: the ceiling of the container, as `docker.memory` has it.
         image_id: the ID of the image from the lock file; None if it has none, then the image is named.
+
+    Raises:
+        ValueError: a file of the unit cannot be read.
     """
     names = unit.ranks(rack.nodes)
     return tuple(
         RankLaunch(
             node=name,
             rank=rank,
-            argv=(argv := rank_argv(rack, unit, rank, addresses)),
+            argv=(argv := _after_program(unit, rank_argv(rack, unit, rank, addresses))),
             docker=_docker(unit, rank, argv[0], memory, image_id, joins_by_ray(unit, len(names))),
             image=image_id or unit.image,
             environment=_environment(unit, addresses[names[0]], addresses[name], len(names)),
         )
         for rank, name in enumerate(names)
     )
+
+
+def _after_program(unit: ServedUnit, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arguments with which a container runs the program `before` of a unit, and then becomes the engine."""
+    if unit.before is None:
+        return argv
+    return ("sh", "-c", BEFORE.format(program=shlex.join(unit.before)), "before", *argv)
 
 
 # claim: serving.start
@@ -178,7 +195,7 @@ def _options(unit: ServedUnit) -> list[str]:
     # Without it SGLang has no /metrics, by which the coordinator tells an engine that computes from one that hangs.
     metrics = ["--enable-metrics"] if unit.family == "sglang" else []
     given = [word for name, value in pairs.items() for word in (name, str(value))]
-    return [*named, *given, *expert, *metrics, *engine_options(unit), *render(unit.family, unit.version, args)]
+    return [*named, *given, *expert, *metrics, *engine_options(unit), *engine_arguments(unit)]
 
 
 def _has(unit: ServedUnit, option: str) -> bool:
@@ -209,10 +226,18 @@ def _docker(unit: ServedUnit, rank: int, program: str, memory: str, image_id: st
         # claim: serving.ray-token
         found += [word for name, value in RAY_VARIABLES.items() for word in ("--env", f"{name}={value}")]
         found += ["--volume", f"{UNIT_FILES / unit.name}.ray:{INSIDE_RAY_TOKEN}:ro"]
-    found += ["--volume", f"{MODEL_STORE / unit.model}:{INSIDE_MODELS}/{unit.model}:ro"]
+    for name in mounted_models(unit):
+        found += ["--volume", f"{MODEL_STORE / name}:{INSIDE_MODELS}/{name}:ro"]
+    for mount in unit_files.mounts(unit):
+        found += ["--volume", f"{mount_folder(unit, mount) / mount.name}:{mount.inside}:ro"]
     if unit.cache:
         found += ["--volume", f"{cache_folder(unit, image_id)}:{INSIDE_CACHE}"]
     return tuple(found)
+
+
+def mount_folder(unit: ServedUnit, mount: unit_files.UnitMount) -> PurePosixPath:
+    """Return the folder of a node with the files of a mount. Other content is in another folder."""
+    return UNIT_FILES / f"{unit.name}.files" / mount.digest
 
 
 def cache_folder(unit: ServedUnit, image_id: str | None) -> PurePosixPath:

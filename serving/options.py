@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -15,6 +17,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     Tag,
+    ValidationInfo,
     model_validator,
 )
 from pydantic.json_schema import WithJsonSchema
@@ -133,6 +136,49 @@ def _nonblank(value: str) -> str:
 
 
 Phrase = Annotated[LineOfText, AfterValidator(_nonblank)]
+ContainerPath = Annotated[
+    StrictStr,
+    matching(
+        r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._+@=~-]+)+",
+        "is not the path of a file or a folder in a container",
+        "write it from / on, of letters, digits and . _ + @ = ~ -, like /workspace/fix",
+    ),
+]
+
+
+AcceptedName = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z_][A-Za-z0-9_.-]{0,127}",
+        "is not the name of an option, a variable or a key",
+        "write it as in args or env, or parallel.tensor",
+    ),
+]
+
+
+def _beside(value: object, info: ValidationInfo) -> object:
+    """Return the full path of what lies in the folder of the rack file. Links in the path of that folder count not."""
+    if not isinstance(value, str | Path):
+        return value  # the type's own check reports the problem
+    text = str(value)
+    if not text.strip() or not text.isprintable():
+        raise invalid("{value} is not the name of a file", "write a path, like patches/glm")
+    folder = Path((info.context or {}).get("folder", Path.cwd())).resolve()
+    found = Path(os.path.normpath(folder / text))
+    if folder not in found.parents:
+        what = "is the folder of the rack file" if found == folder else "is outside the folder of the rack file"
+        raise invalid(f"{{value}} {what}", "write the path of a file or a folder in it, like patches/glm")
+    return found
+
+
+BesidePath = Annotated[Path, BeforeValidator(_beside)]
+"""A file or a folder in the folder of the rack file, which goes into version control with it."""
+
+
+def _has_words(value: Sequence[str]) -> Sequence[str]:
+    if not value:
+        raise invalid("is an empty list", "write a program and its arguments, like [bash, /workspace/fix/run.sh]")
+    return value
 
 
 class ServingParallel(Section):
@@ -207,6 +253,10 @@ class ServedUnit(Section):
     `kind`: what clients ask for, and so what proves it: `chat` a completion and a chat completion, `completion` a
     completion alone, `embedding` three embeddings of which the near pair is nearer, `score` a ranking with the right
     document first.
+    `also`: further models, such as a draft, at /models/NAME in the container of each rank. `files`: read-only in the
+    container, at the path on the left, from the file or folder in the folder of the rack file on the right. `before`:
+    a program that runs in the container of each rank before the engine, and must end with 0. `accept`: the reason for
+    which an option, a variable or parallel.tensor is accepted though no table or mount has it.
     """
 
     name: UnitName
@@ -215,6 +265,16 @@ class ServedUnit(Section):
     image: StrictStr = Field(examples=["nvcr.io/nvidia/vllm:26.04-py3"])
     kind: Literal["chat", "completion", "embedding", "score"] = "chat"
     model: Name = Field(examples=["qwen3-235b-gptq"])
+    also: tuple[Name, ...] = Field(default=(), examples=["[qwen3-draft]"])
+    files: Frozen[ContainerPath, BesidePath] = Field(
+        default=FrozenDict({}), examples=["{/workspace/fix: patches/qwen}"]
+    )
+    before: Annotated[Annotated[tuple[Phrase, ...], AfterValidator(_has_words)] | None, NotEmpty] = Field(
+        default=None, examples=["[bash, /workspace/fix/run.sh]"]
+    )
+    accept: Frozen[AcceptedName, Phrase] = Field(
+        default=FrozenDict({}), examples=['{gdn-decode-kernel: "the fork of the image has it"}']
+    )
     nodes: Annotated[tuple[HostName, ...] | Literal["all"], BeforeValidator(_nodes)] = Field(
         examples=["[spark1, spark2]"]
     )

@@ -16,19 +16,24 @@ from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
 from core.model.schema import Rack
 from core.model.written_secrets import written_secret
+from serving.accepted import accepted_options, engine_arguments, idle_entries
 from serving.calibration import Calibration
 from serving.container_paths import unservable
-from serving.engines.command_line import EngineArgumentsError, render
+from serving.engines.command_line import EngineArgumentsError
 from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.option_table import TITLES, table, version_key
 from serving.fit import (
+    PADDED,
     UnitFit,
     counted_calibration,
     fitting_counts,
+    further_models,
     host_memory_of,
     model_type,
     needed_share,
+    padded,
+    padding,
     parallel_of,
     record_shape,
     unit_fit,
@@ -36,6 +41,7 @@ from serving.fit import (
 )
 from serving.kinds import unfit_model, unfit_probe, unprovable
 from serving.options import LOWEST_SHARE, ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
+from serving.unit_files import faults
 
 MASTER_PORT = 29501
 """The port by which the ranks of a unit find each other, on its head."""
@@ -117,12 +123,15 @@ def _unit(
     yield from _names(partial, unit)
     yield from _split(partial, unit)
     yield from _options(unit)
-    yield from unservable(unit)
-    yield from unprovable(unit, len(unit.ranks(partial.nodes)))
+    yield from faults(unit)
+    yield from idle_entries(unit, partial.records.get(unit.model))
+    refused = [*_environment(unit), *unprovable(unit, len(unit.ranks(partial.nodes)))]
+    yield from refused
+    paths = {problem.path for problem in refused}
+    yield from (problem for problem in unservable(unit, partial.models) if problem.path not in paths)
     yield from unfit_probe(unit)
     yield from _ports(partial, serving, unit)
     yield from _direct(unit)
-    yield from _environment(unit)
     yield from _secret_arguments(unit)
     yield from _tools(unit)
     if unit.kv and unit.family == "sglang":
@@ -150,6 +159,13 @@ def _names(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
     if partial.sound and unit.model not in partial.models:
         right = _near(unit.model, partial.models, "add it there, so that every node has it")
         yield RuleViolation(("model",), f"{unit.model} is not one of models", right)
+    for place, name in enumerate(unit.also):
+        if name == unit.model or name in unit.also[:place]:
+            what = f"{name} is the model of the unit" if name == unit.model else f"{name} is listed twice"
+            yield RuleViolation(("also", place), what, "list every further model once")
+        elif partial.sound and name not in partial.models:
+            right = _near(name, partial.models, "add it there, so that every node has it")
+            yield RuleViolation(("also", place), f"{name} is not one of models", right)
     if unit.nodes == "all":
         return
     for place, name in enumerate(unit.nodes):
@@ -177,7 +193,7 @@ def _split(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
 def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
     args = {key: plain_argument(value) for key, value in unit.args.items()}
     try:
-        render(unit.family, unit.version, args)
+        engine_arguments(unit)
     except EngineArgumentsError as refused:
         for problem in refused.problems:
             key = problem.option.removeprefix("--")
@@ -185,6 +201,8 @@ def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
             end = ". " if not key and ". " in problem.message else "; "
             what, mark, right = problem.message.rpartition(end)
             right = right[:1].lower() + right[1:] if mark else "write another value"
+            if what.startswith(f"--{key} is not an option of ") and key not in unit.accept and _is_new(unit, key):
+                right += f"{'' if right.endswith('?') else ','} or give the reason why the image has it at accept.{key}"
             yield RuleViolation(path, what if mark else problem.message, right)
         if any(not problem.option for problem in refused.problems):
             return
@@ -199,6 +217,11 @@ def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
                 f"vLLM {unit.version} joins nodes with Ray only; --nnodes is known since {RENDEZVOUS_SINCE}",
                 f"write vllm-ray, or a version from {RENDEZVOUS_SINCE}",
             )
+
+
+def _is_new(unit: ServedUnit, key: str) -> bool:
+    """Return whether no release of an engine has an option."""
+    return f"--{key}" not in table(unit.kind).options
 
 
 def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
@@ -383,8 +406,9 @@ def _found_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord | Non
     except ModelConfigError:
         return None  # unknown, which `notes` reports
     image, measured = partial.image_ids.get(unit.image), partial.locked.get("serving", {}).get(unit.name)
-    counted, _ = counted_calibration(unit, record, image, measured, split)
-    return unit_fit(unit, shape, weight_size(record), split, counted, reserved_gib(partial.options.get))
+    further = further_models(unit, partial.records)
+    counted, _ = counted_calibration(unit, record, image, measured, split, further)
+    return unit_fit(unit, shape, weight_size(record), split, counted, reserved_gib(partial.options.get), further)
 
 
 def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
@@ -411,9 +435,13 @@ def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) 
 def _fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
     shape, weights = record_shape(unit.model, record), weight_size(record)
     unknown = bool(found.fit.unknown)
-    counts = [] if unknown else fitting_counts(unit, shape, weights, reserved=reserved_gib(partial.options.get))
+    reserved, further = reserved_gib(partial.options.get), further_models(unit, partial.records)
+    counts = [] if unknown else fitting_counts(unit, shape, weights, reserved=reserved, further=further)
     for blocker in found.fit.blockers:
-        yield RuleViolation(("parallel",), blocker, "write another split" + _fits_on(counts, unknown=unknown))
+        right = "write another split" + _fits_on(counts, unknown=unknown)
+        if blocker in padded(found.fit.blockers)[0]:
+            right += f"; or give the reason why the image takes it, as by padding, at accept.{PADDED}"
+        yield RuleViolation(("parallel",), blocker, right)
     needed = found.fit.token_bytes * unit.context / GIB
     if unit.kv and mebibytes(unit.kv) / 1024 < needed:
         yield RuleViolation(
@@ -469,7 +497,11 @@ def notes(
     for unit in served_units(rack).values():
         reserved = reserved_gib(lambda key: getattr(rack, key))
         image = image_ids.get(unit.image)
-        for note in (*_unknowns(unit, records, calibrations.get(unit.name), image, reserved), *_advice(unit, gateways)):
+        for note in (
+            *_unknowns(unit, records, calibrations.get(unit.name), image, reserved),
+            *_accepted(unit, records.get(unit.model)),
+            *_advice(unit, gateways),
+        ):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
@@ -495,14 +527,15 @@ def _unknowns(
         what = f"whether {unit.model} fits, and divides by the split, is unknown: {what}"
         yield RuleViolation(("model",), what, right)
         return
-    counted, reason = counted_calibration(unit, record, image, measured, parallel_of(unit))
+    further = further_models(unit, records)
+    counted, reason = counted_calibration(unit, record, image, measured, parallel_of(unit), further)
     if reason:
         yield RuleViolation(
             (),
             f"the calibration in the lock file does not count: {reason}",
             f"`sparkrack serve calibrate {unit.name}` measures it again",
         )
-    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved)
+    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved, further)
     if found.verdict == "unknown":
         right = f"accepted by fit.override: {unit.fit.override}" if unit.fit else MEASURE.format(unit=unit.name)
         what = f"whether {unit.model} fits is unknown: {unknown_reason(found.fit.unknown)}"
@@ -510,6 +543,15 @@ def _unknowns(
     elif unit.fit and not found.fits:
         path, what = _too_large(unit, found)
         yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")
+
+
+def _accepted(unit: ServedUnit, record: ModelRecord | None) -> Iterator[RuleViolation]:
+    for key, message in accepted_options(unit).items():
+        yield RuleViolation(("args", key), message.partition("; ")[0], f"accepted: {unit.accept[key]}")
+    for what in (padding(unit, record) or ()) if PADDED in unit.accept else ():
+        yield RuleViolation(
+            ("parallel",), f"{what}, and the sum has no memory for padding", f"accepted: {unit.accept[PADDED]}"
+        )
 
 
 def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:

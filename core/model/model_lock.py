@@ -18,6 +18,7 @@ OWN_FOLDER = ".sparkrack"
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 _KEYS = {"source", "requested", "revision", "files", "configurations"}
+_OPTIONAL = {"requested", "chosen"}
 _LARGEST = 1 << 50
 """Bytes of a file: more than any disk of a node has."""
 
@@ -36,7 +37,7 @@ class ModelRecord:
     """A model as it was fetched. `source` and `revision` (a commit) are None for a folder.
 
     `configurations`: the text of those files of CONFIGURATIONS that it has, by name. `requested`: the revision in
-    rack.yaml for which it was fetched.
+    rack.yaml for which it was fetched. `chosen`: the patterns there, by which files were chosen; None without any.
     """
 
     source: str | None
@@ -44,6 +45,7 @@ class ModelRecord:
     files: tuple[ModelFile, ...]
     configurations: Mapping[str, str]
     requested: str | None = None
+    chosen: tuple[str, ...] | None = None
 
     @property
     def size(self) -> int:
@@ -112,6 +114,7 @@ def _record_to_entry(record: ModelRecord) -> dict[str, Any]:
         "source": record.source,
         "requested": record.requested,
         "revision": record.revision,
+        **({} if record.chosen is None else {"chosen": list(record.chosen)}),
         "files": {file.path: {"size": file.size, "sha256": file.sha256} for file in record.files},
         "configurations": dict(sorted(record.configurations.items())),
     }
@@ -119,7 +122,7 @@ def _record_to_entry(record: ModelRecord) -> dict[str, Any]:
 
 def _entry_to_record(path: Path, name: str, entry: Any) -> ModelRecord:
     where = f"models.{truncate(name)}"
-    if not isinstance(entry, dict) or not _KEYS - {"requested"} <= set(entry) <= _KEYS:
+    if not isinstance(entry, dict) or not _KEYS - _OPTIONAL <= set(entry) <= _KEYS | _OPTIONAL:
         raise lock_file.broken(path, f"{where}: is not a mapping of source, revision, files and configurations")
     source, revision, requested = entry["source"], entry["revision"], entry.get("requested")
     if (source is None) != (revision is None) or not all(isinstance(word, str | None) for word in (source, requested)):
@@ -136,4 +139,7 @@ def _entry_to_record(path: Path, name: str, entry: Any) -> ModelRecord:
         raise lock_file.broken(path, f"{where}.files: {fault}")
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
         raise lock_file.broken(path, f"{where}.configurations: is not a mapping of names to text")
-    return ModelRecord(source, revision, files, texts, requested)
+    chosen = entry.get("chosen")
+    if chosen is not None and not (isinstance(chosen, list) and all(isinstance(one, str) for one in chosen)):
+        raise lock_file.broken(path, f"{where}.chosen: is not a list of patterns")
+    return ModelRecord(source, revision, files, texts, requested, None if chosen is None else tuple(chosen))

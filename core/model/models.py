@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr, model_validator
 
-from core.model.fields import FilePath, Name, NotEmpty, Section, invalid, matching
+from core.model.fields import FilePath, Name, NonEmptyList, NotEmpty, Section, invalid, matching
 from core.model.secrets import SecretRef
 
 MODEL_STORE = PurePosixPath("/srv/models")
@@ -31,10 +31,21 @@ Revision = Annotated[
 ]
 
 
+FilePattern = Annotated[
+    StrictStr,
+    matching(
+        r"(?!/)(?!(.*/)?\.\.?(/|$))[^\\\x00-\x1f\x7f]{1,200}",
+        "is not the pattern of files in the folder of a model",
+        'write it as the hub\'s client reads it, like "*.json" or "model-*.safetensors"',
+    ),
+]
+
+
 class Model(Section):
     """A model by its source: a name on the hub, or a folder of the operator's machine.
 
     `revision`: what is fetched first; rack.lock.json then keeps the commit. `token`: for a hub that asks for a licence.
+    `files`: patterns of the files that each node has; without them all but pictures and weights in further formats.
     """
 
     name: Name
@@ -42,6 +53,9 @@ class Model(Section):
     revision: Revision = "main"
     path: Annotated[FilePath | None, NotEmpty] = Field(default=None, examples=["/data/models/qwen3-235b"])
     token: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{file: hub.token}"])
+    files: Annotated[Annotated[tuple[FilePattern, ...], NonEmptyList] | None, NotEmpty] = Field(
+        default=None, examples=['["*.json", "model-*.safetensors"]']
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> Model:

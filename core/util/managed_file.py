@@ -34,6 +34,13 @@ class ManagedFile:
         return FileState(f"{self.mode} root:root", _content_sha256(self.content))
 
 
+# Two programs for all files: starting a program costs more than its work.
+_HASHES = (
+    'm=$(stat -c "%a %U:%G" -- "$@") && s=$(sha256sum -- "$@") || exit 9; '
+    'while read -r a <&3 && read -r h f <&4; do echo "$a $h $f"; done 3<<MODES 4<<SUMS\n$m\nMODES\n$s\nSUMS\n'
+)
+
+
 def header(rack: str, comment: str = "#") -> str:
     """Return the first line of each managed file, as a comment of its language."""
     return f"{comment} Written by sparkrack for the rack {rack}; a change here is overwritten."
@@ -44,11 +51,17 @@ def probe_hashes(paths: Iterable[str]) -> str:
 
     A dangling link is not a file. The shell text ends with exit 9 when a file cannot be read.
     """
+    return f"{_existing(paths)}{_HASHES}"
+
+
+def probe_trees(folder: str, name: str) -> str:
+    """Return shell text that prints the same of each file at any depth below the folders of `folder` with this name,
+    which may have a *. What is neither a file nor a folder has a hash of zeros.
+    """
     return (
-        f"{_existing(paths)}"
-        # Two programs for all files: starting a program costs more than its work.
-        'm=$(stat -c "%a %U:%G" -- "$@") && s=$(sha256sum -- "$@") || exit 9; '
-        'while read -r a <&3 && read -r h f <&4; do echo "$a $h $f"; done 3<<MODES 4<<SUMS\n$m\nMODES\n$s\nSUMS\n'
+        f'set -- {folder}/{name}; [ -d "$1" ] || exit 0; '
+        f"find \"$@\" -type f -exec sh -c '{_HASHES}' sh {{}} + || exit 9; "
+        f"find \"$@\" ! -type f ! -type d -printf '%m %u:%g {'0' * 64} %p\\n' || exit 9"
     )
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import gevent
@@ -13,12 +14,12 @@ from pyinfra.api.host import Host
 
 from core.model import SecretError, model_lock
 from core.model.lock_file import lock_path
-from core.model.model_lock import ModelRecord
+from core.model.model_lock import COMMIT, ModelRecord
 from core.ops import detached_unit
 from core.ops.delivery import fetch
 from core.ops.detached_unit import POLL_SECONDS, TransferStoppedError
 from core.ops.distribution import Route
-from roles.models import desired, operator_folder, scripts
+from roles.models import choice, desired, operator_folder, scripts
 from roles.models.desired import ModelGoal
 from roles.models.model_sources import ModelSources, ModelTransfers
 from roles.models.scripts import FetchState, LackingFile
@@ -86,26 +87,39 @@ class ModelDelivery:
     def _record(self, transfers: ModelTransfers) -> None:
         model = transfers.goal.model
         revision: str | None = None
-        if model.path is not None:
-            files, texts = operator_folder.listed(
-                model.path, lambda path: self.host.log(f"{model.name}: reading {path} on this machine")
-            )
-            found: dict[str, object] = {"files": files, "configurations": texts}
-        else:
-            self.host.log(f"{model.name}: listing {model.source} at {model.revision}")
-            endpoint, token = self._hub(transfers.goal)
-            job = {"endpoint": endpoint, "name": model.source, "revision": model.revision, "token": token}
-            script, stdin = scripts.resolve(model, {**job, "folder": str(model.folder)})
-            try:
-                found = scripts.resolved(detached_unit.send(self.host, script, stdin, LISTING_SECONDS))
-            except ValueError as unknown:
-                raise TransferStoppedError(f"the list of files cannot be used: {unknown}") from None
-            revision = str(found["revision"])
+        try:
+            if model.path is not None:
+                files, texts = operator_folder.listed(
+                    model.path, model.files, lambda path: self.host.log(f"{model.name}: reading {path} on this machine")
+                )
+                found: dict[str, object] = {"files": files, "configurations": texts}
+            else:
+                found = self._chosen(transfers.goal)
+                revision = str(found["revision"])
+        except ValueError as unknown:
+            raise TransferStoppedError(f"the list of files cannot be used: {unknown}") from None
         try:
             record = desired.record_of(model, revision, found["files"], found["configurations"])
         except ValueError as unknown:
             raise TransferStoppedError(f"the list of files cannot be used: {unknown}") from None
         self._keep(transfers, record)
+
+    def _chosen(self, goal: ModelGoal) -> dict[str, object]:
+        """Return revision, files and configurations of what is chosen of a model on the hub. Raises ValueError."""
+        model, at = goal.model, goal.revision or goal.model.revision
+        self.host.log(f"{model.name}: listing {model.source} at {at[:12] if COMMIT.fullmatch(at) else at}")
+        endpoint, token = self._hub(goal)
+        job = {"endpoint": endpoint, "name": model.source, "token": token, "folder": str(model.folder)}
+
+        def ask(verb: str, revision: str, *keys: str, **more: object) -> dict[str, Any]:
+            script, stdin = scripts.ask_hub(model, verb, {**job, "revision": revision, **more})
+            return scripts.answered(detached_unit.send(self.host, script, stdin, LISTING_SECONDS), *keys)
+
+        there = ask("list", at, "paths", "indexes")
+        if not isinstance(there["paths"], list) or not isinstance(there["indexes"], dict):
+            raise ValueError("unexpected output")  # noqa: TRY004 - of an answer, not of an argument
+        paths = choice.chosen(model.files, there["paths"], there["indexes"])
+        return ask("resolve", str(there["revision"]), "files", "configurations", paths=paths)
 
     def _keep(self, transfers: ModelTransfers, record: ModelRecord) -> None:
         rack, model = self.fleet.survey.rack, transfers.goal.model

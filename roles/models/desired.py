@@ -63,6 +63,10 @@ class StoredModel:
         entry = self.entries.get(file.path)
         return entry is None or entry.kind != "f" or entry.size != file.size
 
+    def dropped(self, files: Collection[ModelFile]) -> list[str]:
+        """Those of them that this program has fetched, for another choice or another revision."""
+        return [path for path in self.undeclared(files) if path in self.record]
+
     @property
     def parts(self) -> int:
         """Bytes of files that are not complete."""
@@ -167,10 +171,13 @@ def free_space(text: str) -> int:
 
 @dataclass(frozen=True)
 class ModelGoal:
-    """A model for the whole rack. `record` None: its files are not known yet."""
+    """A model for the whole rack. `record` None: its files are not known yet. `revision`: of what they are listed then;
+    the commit of the lock file where only the choice of files is another one.
+    """
 
     model: Model
     record: ModelRecord | None
+    revision: str = ""
 
     @cached_property
     def files(self) -> tuple[ModelFile, ...]:
@@ -186,11 +193,13 @@ class ModelGoal:
 def goal(model: Model, locked: ModelRecord | None) -> ModelGoal:
     """Determine a model by the lock file. Its entry counts when it is of this source, and for this revision."""
     if locked is None or locked.source != model.source:
-        return ModelGoal(model, None)
+        return ModelGoal(model, None, model.revision)
     if model.source and model.revision not in (locked.requested, locked.revision):
         pinned = COMMIT.fullmatch(model.revision) is not None
         if pinned or locked.requested is not None:
-            return ModelGoal(model, None)
+            return ModelGoal(model, None, model.revision)
+    if model.files != locked.chosen:
+        return ModelGoal(model, None, locked.revision or model.revision)
     return ModelGoal(model, locked)
 
 
@@ -219,6 +228,7 @@ def record_of(model: Model, revision: str | None, files: object, configurations:
         tuple(rows),
         {str(name): str(text) for name, text in configurations.items()},
         model.revision if model.source else None,
+        model.files,
     )
 
 

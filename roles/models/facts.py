@@ -167,12 +167,23 @@ class ModelSurvey:
             if name not in self.rack.models and name != "lost+found"  # of a disk that is mounted there
         ]
         for goal in self.goals:
-            odd = store.of(goal.model.name).undeclared(goal.files) if goal.record else []
+            stored = store.of(goal.model.name)
+            odd = stored.undeclared(goal.files) if goal.record else []
+            if dropped := stored.dropped(goal.files) if goal.record else []:
+                size = desired.amount(sum(stored.entries[path].size for path in dropped))
+                what = (
+                    f"fetched before, and no longer files of the model: {_some(dropped)}, {size}; remove them by hand"
+                )
+                found.append(Event(EventKind.UNMANAGED, path=str(goal.model.folder), detail=what))
+                odd = [path for path in odd if path not in dropped]
             if odd:
-                more = f" and {len(odd) - 3} more" if len(odd) > 3 else ""
-                what = f"no files of the model: {', '.join(map(truncate, odd[:3]))}{more}"
+                what = f"no files of the model: {_some(odd)}"
                 found.append(Event(EventKind.UNMANAGED, path=str(goal.model.folder), detail=what))
         return found
+
+
+def _some(paths: list[str]) -> str:
+    return ", ".join(map(truncate, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
 def _count(files: list[ModelFile]) -> str:

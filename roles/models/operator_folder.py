@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shlex
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import gevent
@@ -16,6 +17,7 @@ from core.model.errors import reason
 from core.model.model_lock import CONFIGURATIONS, OWN_FOLDER, ModelFile, path_fault
 from core.ops.detached_unit import TransferStoppedError
 from core.util import regular_file
+from roles.models import choice
 
 SKIPPED = (".git", ".cache", OWN_FOLDER)
 """Folders at the top of a model's folder that are not part of it: of git, of the hub's client, of this program."""
@@ -24,23 +26,35 @@ SILENCE = 300.0
 """Seconds in which a node must take a block or end the command that it has been given."""
 Sent = Callable[[int], None]
 """Takes the number of bytes of each block that was sent."""
-_MAX_CONFIGURATION = 1 << 20
+_MAX_CONFIGURATION, _MAX_INDEX = 1 << 20, 100 << 20
 
 
-def listed(folder: Path, report: Callable[[str], None]) -> tuple[list[list[object]], dict[str, str]]:
-    """Return path, size and sha256 of each file of a folder, and the configurations. Every byte is read once.
+def listed(
+    folder: Path, patterns: Collection[str] | None, report: Callable[[str], None]
+) -> tuple[list[list[object]], dict[str, str]]:
+    """Return path, size and sha256 of each chosen file of a folder, and the configurations. Their bytes are read once.
 
-    report: takes the path of each file before it is read. Raises TransferStoppedError.
+    Args:
+        folder: of the model.
+        patterns: the choice of rack.yaml, None without one.
+        report: takes the path of each file before it is read.
+
+    Raises:
+        TransferStoppedError: a file cannot be taken or read.
+        ValueError: no choice can be made.
     """
     rows: list[list[object]] = []
     texts: dict[str, str] = {}
     try:
-        for path in _files(folder):
-            name = str(path.relative_to(folder))
+        names = [str(path.relative_to(folder)) for path in _files(folder)]
+        for name in names:
             if fault := path_fault(name):
                 raise TransferStoppedError(f"{folder}: {name!r} {fault}")
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise TransferStoppedError(f"{path} is not a regular file")
+            if not stat.S_ISREG((folder / name).stat().st_mode):
+                raise TransferStoppedError(f"{folder / name} is not a regular file")
+        indexes = {name: _index(folder / name) for name in names if choice.INDEX.fullmatch(name)}
+        for name in choice.chosen(patterns, names, indexes):
+            path = folder / name
             report(name)
             # In a thread: a whole model takes minutes, and the other hosts of the run go on.
             size, sha256 = gevent.get_hub().threadpool.apply(_hashed, (path,))
@@ -52,6 +66,14 @@ def listed(folder: Path, report: Callable[[str], None]) -> tuple[list[list[objec
     if not rows:
         raise TransferStoppedError(f"{folder} has no files")
     return rows, texts
+
+
+def _index(path: Path) -> list[str] | None:
+    """Return the names in an index of weights, None for another file."""
+    try:
+        return sorted(set(json.loads(regular_file.read_bytes(path, _MAX_INDEX))["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _files(folder: Path) -> list[Path]:

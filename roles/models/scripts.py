@@ -38,13 +38,13 @@ def start(model: Model, job: dict[str, Any]) -> tuple[str, str]:
     return f"set -eu; umask 022; {text}", encoded(job)
 
 
-def resolve(model: Model, job: dict[str, Any]) -> tuple[str, str]:
-    """Return shell text that lists the files of a revision on the hub, and its standard input."""
+def ask_hub(model: Model, verb: str, job: dict[str, Any]) -> tuple[str, str]:
+    """Return shell text that asks the hub for files of a revision, and its standard input; `verb`: list or resolve."""
     program = base64.b64encode(_program().encode()).decode()
     base = f"{FOLDER}/{unit(model.name).name}"
     text = (
         f"set -eu; umask 022; mkdir -p {FOLDER}; printf %s {program} | base64 -d > {base}.new; "
-        f"mv {base}.new {base}.script; base64 -d | {shlex.join([*PYTHON, f'{base}.script', 'resolve'])}"
+        f"mv {base}.new {base}.script; base64 -d | {shlex.join([*PYTHON, f'{base}.script', verb])}"
     )
     return text, encoded(job)
 
@@ -141,10 +141,10 @@ def reason(ended: FetchState) -> str:
     return "; ".join(ended.reported[-3:]) or "it was ended from outside"
 
 
-def resolved(lines: Sequence[str]) -> dict[str, Any]:
-    """Parse the output of `resolve`. Raises ValueError."""
+def answered(lines: Sequence[str], *keys: str) -> dict[str, Any]:
+    """Parse the output of `list` or `resolve`, which has these keys and the revision. Raises ValueError."""
     found = json.loads(lines[-1] if lines else "")
-    if not isinstance(found, dict) or set(found) != {"revision", "files", "configurations"}:
+    if not isinstance(found, dict) or set(found) != {"revision", *keys}:
         raise ValueError("unexpected output")
     return found
 

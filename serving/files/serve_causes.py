@@ -49,6 +49,11 @@ _DOCKER = re.compile(r"docker: (?:Error response from daemon: )?")
 CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), what, remedy)
     for pattern, what, remedy in (
+        (
+            r"sparkrack: the program of before ended with [0-9]+",
+            "the program that runs before the engine failed",
+            "its own lines are above in the log",
+        ),
         # Of docker and the NVIDIA container toolkit: their messages, as published in reports of users.
         (
             r"unresolvable CDI devices",

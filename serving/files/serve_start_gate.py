@@ -16,6 +16,8 @@ Standard library only, Python 3.10 or later. Fields of the file; each check runs
     image        {"name", "id"}
     container    {"name", "docker", "image", "looks"}: the container that serve_start.py runs
     model        {"name", "folder", "files": {path: bytes}}
+    also         [further models, in the form of model]
+    files        {folder: {path: sha256}}: files that the container mounts; the folder has these and no other
     ports        {port: what listens there}: no process may listen there yet
     cache        {"folder", "bytes"}: so much of the disk is free, or is used by the folder
     gids         file with the environment of the fabric, whose NCCL_IB_HCA names the RDMA devices
@@ -28,6 +30,7 @@ Standard library only, Python 3.10 or later. Fields of the file; each check runs
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -81,6 +84,8 @@ class Gate:
             "guard": self.guard,
             "image": self.image,
             "model": self.model,
+            "also": self.also,
+            "files": self.files,
             "ports": self.ports,
             "cache": self.cache,
             "gids": self.gids,
@@ -160,6 +165,25 @@ class Gate:
                 f"{len(wrong)} of {len(model['files'])} files of model {model['name']} are wrong: {line(wrong[0], 120)}"
                 "; run `sparkrack apply --only models`"
             )
+
+    def also(self, models: list[dict[str, Any]]) -> None:
+        """The same of each further model."""
+        for one in models:
+            self.model(one)
+
+    def files(self, folders: dict[str, dict[str, str]]) -> None:
+        """The files that the container mounts are those of rack.yaml, by their content, and no other is among them."""
+        for folder, wanted in folders.items():
+            top, found = Path(self.place(folder)), dict[str, str]()
+            for path in top.rglob("*"):
+                if path.is_symlink() or not path.is_dir():
+                    found[str(path.relative_to(top))] = _sha256(path)
+            differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
+            if differing:
+                first = differing[0]
+                what = "is not one of the unit's" if first not in wanted else "is not the one beside rack.yaml"
+                what = what if first in found else "is missing"
+                raise GateError(f"{line(f'{folder}/{first}', 160)} {what}; run `sparkrack apply --only serving`")
 
     def listening(self) -> set[int]:
         """Return the TCP ports on which a process listens. Raises GateError when the kernel does not report them."""
@@ -299,10 +323,20 @@ def load(path: str) -> dict[str, Any]:
     except ValueError:
         raise GateError(f"{path} is not JSON; run `sparkrack apply`") from None
     fields = {"node", "unit", "guard", "image", "container", "model", "ports", "cache", "gids", "echoes", "proof"}
-    fields |= {"time", "memory"}
+    fields |= {"time", "memory", "also", "files"}
     if not isinstance(found, dict) or found.keys() != fields:
         raise GateError(f"{path} is not what this program reads; run `sparkrack apply`")
     return found
+
+
+def _sha256(path: Path) -> str:
+    """Return the hash of a regular file; of anything else, and of one that cannot be read, a text that is none."""
+    try:
+        if stat.S_ISREG(os.lstat(path).st_mode):
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return str(error.strerror)
+    return "not a regular file"
 
 
 def check_whole(mark: Path) -> None:

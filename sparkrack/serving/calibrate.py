@@ -23,7 +23,7 @@ from serving.desired import service_name
 from serving.engines import engine_log
 from serving.engines.engine_log import EngineLogError, RankMemory
 from serving.engines.memory_fit import GIB
-from serving.fit import conditions_of
+from serving.fit import conditions_of, further_models
 from serving.launch import launches
 from serving.options import ServedUnit, served_units
 from sparkrack.serving.bench import BenchError, UnitHead
@@ -59,7 +59,8 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
         )
     nodes = unit.ranks(rack.nodes)
     lock = lock_file.lock_path(rack.source)
-    record, image = model_lock.read(lock).get(unit.model), image_lock.known_ids(lock).get(unit.image)
+    records = model_lock.read(lock)
+    record, image = records.get(unit.model), image_lock.known_ids(lock).get(unit.image)
     if record is None or image is None:
         missing = f"record of {unit.model}" if record is None else f"ID of the image {unit.image}"
         raise CommandError(f"{lock} has no {missing}, with which the figures are true; nothing is written")
@@ -72,7 +73,7 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
         fullest = engine_log.fullest(unit.engine, logs, stages=unit.parallel.pipeline, drafts=drafts)
         # Which node the rank was on is unknown with Ray: the least of them makes the overhead the largest.
         reserved = min(reserved for reserved, _ in answers.values())
-        measured = _measured(unit, fullest, reserved, conditions_of(unit, record, image))
+        measured = _measured(unit, fullest, reserved, conditions_of(unit, record, image, further_models(unit, records)))
     except (BenchError, UnreachableError, EngineLogError, CalibrationError) as error:
         raise CommandError(printable_line(f"{error}; nothing is written")) from None
     try:

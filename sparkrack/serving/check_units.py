@@ -16,10 +16,12 @@ from serving import calibration
 from serving.engines.memory_fit import GIB, Demand, Fit, KvFormat, Verdict, unknown_reason, weight_bytes
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.fit import (
+    Further,
     OverheadSource,
     UnitFit,
     counted_calibration,
     fitting_counts,
+    further_models,
     parallel_of,
     record_shape,
     unit_fit,
@@ -85,6 +87,7 @@ def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None)
             _record(
                 unit,
                 records.get(unit.model),
+                further_models(unit, records),
                 calibrations.get(unit.name),
                 images.get(unit.image),
                 node_count,
@@ -98,6 +101,7 @@ def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None)
 def _record(
     unit: ServedUnit,
     record: model_lock.ModelRecord | None,
+    further: Further,
     measured: calibration.Calibration | None,
     image: str | None,
     node_count: int | None,
@@ -120,8 +124,8 @@ def _record(
     except ModelConfigError as error:
         return found.model_copy(update={"reason": str(error)})
     weights = weight_size(record)
-    counted, not_calibrated = counted_calibration(unit, record, image, measured, split)
-    made = unit_fit(unit, shape, weights, split, counted, reserved)
+    counted, not_calibrated = counted_calibration(unit, record, image, measured, split, further)
+    made = unit_fit(unit, shape, weights, split, counted, reserved, further)
     accepted = unit.fit and not made.fits and not made.fit.blockers and not node_count
     fits = "accepted" if accepted else made.verdict
     left = (made.allowed - made.fit.total) * GIB / made.fit.token_bytes if made.fit.token_bytes else 0
@@ -130,7 +134,10 @@ def _record(
         update={
             "fits": fits,
             "reason": _reason(
-                unit, made, fitting_counts(unit, shape, weights, reserved=reserved), accepted=fits == "accepted"
+                unit,
+                made,
+                fitting_counts(unit, shape, weights, reserved=reserved, further=further),
+                accepted=fits == "accepted",
             ),
             "weights": None if "weights" in unknown else round(made.fit.weights, 3),
             "weights_from": "lock file" if weights is not None else "config",

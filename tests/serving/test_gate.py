@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -26,6 +27,8 @@ WANTED: dict[str, Any] = {
         "looks": ["program:vllm"],
     },
     "model": {"name": "qwen3", "folder": "/srv/models/qwen3", "files": {"config.json": 7, "sub/part 1.bin": 5}},
+    "also": [],
+    "files": {},
     "ports": {"8000": "the API of unit qwen"},
     "cache": {"folder": "/var/cache/sparkrack/serve/qwen/0123", "bytes": 4096},
     "gids": "/etc/sparkrack/fabric.env",
@@ -381,6 +384,35 @@ def test_a_file_with_a_hostile_name_is_shown_on_one_line(node: GateNode, capsys:
     reason = node.gate(capsys, model=WANTED["model"] | {"files": files})
     assert reason.startswith("1 of 1 files of model qwen3 are wrong: /srv/models/qwen3/a spark1: ready [2J; rm -rf /:")
     assert "\x1b" not in reason
+
+
+def test_a_further_model_must_be_whole_too(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    also = [{"name": "draft", "folder": "/srv/models/draft", "files": {"model.safetensors": 3}, "digest": "0"}]
+    missing = "/srv/models/draft/model.safetensors: No such file or directory"
+    assert node.gate(capsys, also=also).startswith(f"1 of 1 files of model draft are wrong: {missing}; run")
+    node.file("srv/models/draft/model.safetensors", "xyz")
+    assert node.gate(capsys, also=also) == "ready"
+
+
+def test_the_mounted_files_are_those_of_rack_yaml_and_no_other(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = "/etc/sparkrack/serve/qwen.files/0123"
+    hashes = {"run.sh": hashlib.sha256(b"echo").hexdigest(), "a/fix.py": hashlib.sha256(b"x = 1").hexdigest()}
+    remedy = "run `sparkrack apply --only serving`"
+    assert node.gate(capsys, files={folder: hashes}) == f"{folder}/a/fix.py is missing; {remedy}"
+    node.file(f"{folder[1:]}/run.sh", "echo")
+    node.file(f"{folder[1:]}/a/fix.py", "x = 1")
+    assert node.gate(capsys, files={folder: hashes}) == "ready"
+    node.file(f"{folder[1:]}/a/fix.py", "x = 2")
+    assert node.gate(capsys, files={folder: hashes}) == f"{folder}/a/fix.py is not the one beside rack.yaml; {remedy}"
+    node.file(f"{folder[1:]}/a/fix.py", "x = 1")
+    node.file(f"{folder[1:]}/a/more.py", "")
+    assert node.gate(capsys, files={folder: hashes}) == f"{folder}/a/more.py is not one of the unit's; {remedy}"
+    more = node.root / folder[1:] / "a/more.py"
+    more.unlink()
+    more.symlink_to("fix.py")
+    assert node.gate(capsys, files={folder: hashes}) == f"{folder}/a/more.py is not one of the unit's; {remedy}"
 
 
 def test_a_port_on_which_a_process_listens(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:

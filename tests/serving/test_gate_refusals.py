@@ -236,6 +236,11 @@ TABLE: dict[str, Refusal] = {
     "model": Refusal(
         lambda s: s.file("srv/models/qwen3/config.json", "x"), "1 of 2 files", "run `sparkrack apply --only models`"
     ),
+    "mounted files": Refusal(
+        _wanted(files={"/etc/sparkrack/serve/qwen.files/0": {"run.sh": "0" * 64}}),
+        "/etc/sparkrack/serve/qwen.files/0/run.sh is missing",
+        "run `sparkrack apply --only serving`",
+    ),
     "ports, table": Refusal(lambda s: s.file("proc/net/tcp", "head\nodd\n"), "'odd'", "look at `ss -ltn`"),
     "ports": Refusal(_wanted(ports={"29400": "x"}), "port 29400", "end it: `ss -ltnp"),
     "file": Refusal(lambda s: s.file("proc/meminfo", None), "/proc/meminfo", APPLY),

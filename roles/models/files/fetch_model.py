@@ -3,7 +3,8 @@
 It runs on a node as root with its python3 alone, so it imports nothing of sparkrack.
 
     fetch_model.py fetch JOB      the job is a JSON file, which is removed when it has been read: it may hold a token
-    fetch_model.py resolve        the job is standard input; prints the list of files of a revision on the hub
+    fetch_model.py list           the job is standard input; prints the paths of a revision on the hub, and its indexes
+    fetch_model.py resolve        the job is standard input; prints size and sha256 of the files at `paths` of it
 
 A job of `fetch`: folder; files, as lists of path, size and sha256; reserve, in bytes; and one source:
     node    ssh, the command line up to the address; folder and unit, of the model on that node
@@ -51,6 +52,8 @@ MAX_SMALL = 100 << 20
 MAX_LIST = 64 << 20
 CONFIGURATIONS = ("config.json", "hf_quant_config.json", "generation_config.json")
 MAX_CONFIGURATION = 1 << 20
+INDEX = re.compile(r"(?:[^/]+/)*[^/]+\.(safetensors|bin)\.index\.json")
+"""An index of weights: it names their files."""
 STOPPED = 75
 """Exit status of the command on the other node when its own transfer ended without the file."""
 
@@ -310,29 +313,69 @@ def fetch(job: dict[str, Any]) -> None:
     print(f"sparkrack: at {progress.total} {progress.total} {progress.received}", flush=True)
 
 
+class Revision:
+    """A revision of a model on the hub. Files without a sha256 in its list are fetched to the parts."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        """Ask the hub for its list. Raises FetchError."""
+        endpoint, name, self.token = str(job["endpoint"]).rstrip("/"), str(job["name"]), job["token"]
+        revision = urllib.parse.quote(str(job["revision"]), safe="")
+        found = _listed(f"{endpoint}/api/models/{name}/revision/{revision}?blobs=true", self.token, name)
+        self.commit = str(found["sha"])
+        self.entries: dict[str, dict[str, Any]] = {entry["rfilename"]: entry for entry in found["siblings"]}
+        for path in self.entries:
+            DeclaredFile(path, 0, "0" * 64)
+        if len(self.entries) < len(found["siblings"]):
+            raise FetchError(f"{name}: the hub lists a path twice")
+        self.folder = ModelFolder(job["folder"])
+        self.base = f"{endpoint}/{name}/resolve/{self.commit}/"
+
+    def file(self, path: str) -> DeclaredFile:
+        """A file of it with its sha256. Raises FetchError."""
+        entry = self.entries.get(path)
+        if entry is None:
+            raise FetchError(f"{path!r} is not in the list of the hub")
+        if large := entry.get("lfs"):
+            return DeclaredFile(path, int(large["size"]), str(large["sha256"]))
+        return _small(self.folder, self.base, self.token, path, int(entry["size"]), str(entry["blobId"]))
+
+    def index(self, path: str) -> list[str] | None:
+        """The names in an index of weights, None for another file. Raises FetchError."""
+        file = self.file(path)
+        if file.size > MAX_SMALL:
+            return None
+        part = self.folder.part(path, file.sha256)
+        if self.entries[path].get("lfs") and not _holds(self.folder.place(file), file) and not _holds(part, file):
+            part.unlink(missing_ok=True)
+            HubSource({"url": self.base, "token": self.token}).copy(file, part, FetchProgress(file.size))
+            if not _holds(part, file):
+                part.unlink()
+                raise FetchError(f"{path}: the hub gives other bytes than its list says")
+        try:
+            names = json.loads(_content(self.folder, file))["weight_map"].values()
+            return sorted({str(name) for name in names})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+
+def list_revision(job: dict[str, Any]) -> None:
+    """Print the commit of a revision, the paths of its files, and the names in its indexes. Raises FetchError."""
+    found = Revision(job)
+    indexes = {path: found.index(path) for path in found.entries if INDEX.fullmatch(path)}
+    print(json.dumps({"revision": found.commit, "paths": list(found.entries), "indexes": indexes}))
+
+
 def resolve(job: dict[str, Any]) -> None:
-    """Print the commit of a revision, its files and its configurations. Files without a sha256 in the hub's list are
-    fetched to the parts. Raises FetchError.
-    """
-    endpoint, name, token = str(job["endpoint"]).rstrip("/"), str(job["name"]), job["token"]
-    url = f"{endpoint}/api/models/{name}/revision/{urllib.parse.quote(str(job['revision']), safe='')}?blobs=true"
-    listed = _listed(url, token, name)
-    folder = ModelFolder(job["folder"])
-    base = f"{endpoint}/{name}/resolve/{listed['sha']}/"
+    """Print the commit of a revision, the files at `paths`, and their configurations. Raises FetchError."""
+    found = Revision(job)
     rows: list[list[Any]] = []
     texts: dict[str, str] = {}
-    for entry in listed["siblings"]:
-        path, size, large = entry["rfilename"], entry["size"], entry.get("lfs")
-        if large:
-            file = DeclaredFile(path, int(large["size"]), str(large["sha256"]))
-        else:
-            file = _small(folder, base, token, path, int(size), str(entry["blobId"]))
+    for path in map(str, job["paths"]):
+        file = found.file(path)
         rows.append([file.path, file.size, file.sha256])
-        if path in CONFIGURATIONS and not large and file.size <= MAX_CONFIGURATION:
-            texts[path] = _content(folder, file).decode(errors="replace")
-    if len({row[0] for row in rows}) < len(rows):
-        raise FetchError(f"{name}: the hub lists a path twice")
-    print(json.dumps({"revision": listed["sha"], "files": rows, "configurations": texts}))
+        if path in CONFIGURATIONS and not found.entries[path].get("lfs") and file.size <= MAX_CONFIGURATION:
+            texts[path] = _content(found.folder, file).decode(errors="replace")
+    print(json.dumps({"revision": found.commit, "files": rows, "configurations": texts}))
 
 
 def _listed(url: str, token: str | None, name: str) -> dict[str, Any]:
@@ -395,6 +438,19 @@ def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: i
 def _content(folder: ModelFolder, file: DeclaredFile) -> bytes:
     part = folder.part(file.path, file.sha256)
     return (part if part.exists() else folder.place(file)).read_bytes()
+
+
+def _holds(path: Path, file: DeclaredFile) -> bool:
+    """Whether a regular file has the bytes of a declared one."""
+    try:
+        state = path.lstat()
+    except OSError:
+        return False
+    return (
+        stat.S_ISREG(state.st_mode)
+        and state.st_size == file.size
+        and _sha256(path, FetchProgress(file.size)) == file.sha256
+    )
 
 
 def _git(content: bytes) -> str:
@@ -581,11 +637,13 @@ def main(words: list[str]) -> int:
                 text = Path(path).read_text(encoding="utf-8")
                 Path(path).unlink()
                 fetch(json.loads(text))
+            case ["list"]:
+                list_revision(json.loads(sys.stdin.read()))
             case ["resolve"]:
                 resolve(json.loads(sys.stdin.read()))
             case _:
                 code = 2
-                print("usage: fetch_model.py fetch JOB | resolve", file=sys.stderr)
+                print("usage: fetch_model.py fetch JOB | list | resolve", file=sys.stderr)
     except FetchError as error:
         code = 1
         print(error, file=sys.stderr, flush=True)

@@ -118,9 +118,10 @@ def _pod(source: ExportSource, rank: int) -> dict[str, Any]:
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the folder is the container's own
         {"name": "fabric", "mountPath": FABRIC_ENVIRONMENT, "readOnly": True},
     ]
-    for volume in asked.volumes:
-        called = "model" if volume.read_only else "cache"
-        kind = "Directory" if volume.read_only else "DirectoryOrCreate"
+    for number, volume in enumerate(asked.volumes):
+        # The first one is the model. Further ones are models, and files of the unit, for which the kind is not asked.
+        called = "cache" if not volume.read_only else f"mount-{number}" if number else "model"
+        kind = "DirectoryOrCreate" if not volume.read_only else "" if number else "Directory"
         volumes.append({"name": called, "hostPath": {"path": volume.source, "type": kind}})
         mounts.append({"name": called, "mountPath": volume.target, "readOnly": volume.read_only})
     if keyed and unit.family == "sglang":

@@ -25,6 +25,8 @@ def ray_files(source: ExportSource) -> tuple[ExportFile, ...]:
         raise ExportError(("engine",), f"{unit.engine} does not use Ray; export lws")
     if len(source.nodes) < 2:
         raise ExportError(("nodes",), "vLLM needs no Ray on one node; export lws")
+    if unit.before:
+        raise ExportError(("before",), "a cluster of Ray runs no program before the engine; build an image instead")
     if rack.access.port != SSH_PORT:
         raise ExportError(
             ("engine",),

@@ -24,6 +24,8 @@ present() { # the files of the unit here that are kept and put back, a line each
         "$units/sparkrack-serve-$unit-coordinator".service "$units/sparkrack-$unit".slice; do
         [ ! -e "$file" ] || echo "$file"
     done
+    # Their names have no spaces, which rack.yaml refuses.
+    [ ! -d "$etc/$unit.files" ] || find "$etc/$unit.files" -type f | LC_ALL=C sort
 }
 
 same() { # whether the files here have the content of the kept ones
@@ -79,7 +81,8 @@ restore)
     present | while IFS= read -r file; do
         tar -tPf "$kept" "$file" > /dev/null 2>&1 || rm -f "$file"
     done
-    tar -xpPf "$kept"
+    [ ! -d "$etc/$unit.files" ] || find "$etc/$unit.files" -depth -type d -empty -delete
+    (umask 022 && tar -xpPf "$kept") # a container reads the folders that tar makes
     echo "$3" > "$etc/$unit.previous"
     sync
     systemctl daemon-reload

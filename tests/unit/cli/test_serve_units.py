@@ -99,7 +99,10 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "another context": ({"context": 131072}, {}, "it was measured with context 65536, now 131072"),
     "more sequences": ({"sequences": 16}, {}, "it was measured with sequences 8, now 16"),
     "a draft model since then": (
-        {"args": {**FP8, "speculative-config": {"method": "eagle3", "model": "/opt/draft"}}},
+        {
+            "args": {**FP8, "speculative-config": {"method": "eagle3", "model": "/opt/draft"}},
+            "accept": {"speculative-config": "the image has a draft"},
+        },
         {},
         (
             'it was measured with speculative options not given, now {"speculative-config": {"method": "eagle3", '

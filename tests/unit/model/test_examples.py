@@ -139,7 +139,8 @@ WRONG: dict[str, tuple[str, tuple[tuple[str, str], ...], Records, tuple[str, ...
         (
             (
                 "args.prefix-caching @ prefix-caching: --prefix-caching is not an option of vLLM 0.21.1rc1 "
-                "(0.21.1rc1 is judged by 0.21.0); did you mean --enable-prefix-caching?"
+                "(0.21.1rc1 is judged by 0.21.0); did you mean --enable-prefix-caching? or give the "
+                "reason why the image has it at accept.prefix-caching"
             ),
         ),
     ),
@@ -180,7 +181,10 @@ WRONG: dict[str, tuple[str, tuple[tuple[str, str], ...], Records, tuple[str, ...
         (("{pipeline: 3}", "{tensor: 3}"),),
         MODELS[LLAMA],
         tuple(
-            f"parallel @ parallel: {what}; write another split; it fits on 3, 4, 5, 6, 7, 8 nodes"
+            (
+                f"parallel @ parallel: {what}; write another split; it fits on 3, 4, 5, 6, 7, 8 nodes"
+                "; or give the reason why the image takes it, as by padding, at accept.parallel.tensor"
+            )
             for what in (
                 "128 attention heads are not divisible by TP=3",
                 "8 key-value heads and TP=3 do not divide one another",

@@ -31,7 +31,7 @@ watch: {server: spark2, interval: 15s, keep: {size: 8G}, notify: {email: {to: a@
   smarthost: "mail.example.org:587", user: a}}, allow: [10.9.0.0/16]}
 docker: {memory: 100G, log_size: 50M}
 images: ["scitrera/dgx-spark-sglang:0.5.12"]
-models: {qwen: {source: Qwen/Qwen3, revision: main}, own: {path: /data/models/own}}
+models: {qwen: {source: Qwen/Qwen3, revision: main, files: ["*.json"]}, own: {path: /data/models/own}}
 serving:
   gateway: {node: spark1, certificate: {chain: gateway.pem, key: {file: gateway.key}}, keys: {alice: {file: a.key}},
   body: 8M}
@@ -39,7 +39,8 @@ serving:
     one: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
       context: 4096, memory: 0.8, env: {NCCL_NET_PLUGIN: none}, state: down, restart: {within: 6h}, cache: 20G, shm:
       16G, probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}}, overhead: 8G, drain: 30s,
-      fit: {override: seen to run}}
+      fit: {override: seen to run}, also: [own], files: {/workspace/rack.yaml: rack.yaml}, before: [cat, x],
+      accept: {parallel.tensor: the image pads}}
     two: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark2],
       context: 4096, kv: 20G, state: down, api: {listen: management, direct: [10.9.0.0/16]}}
 """
@@ -51,11 +52,12 @@ FREE = {
     *("models.*.path", "models.*.token.file", "serving.units.*.api.key.file"),
     *("serving.gateway.certificate.chain", "serving.gateway.certificate.key.file", "serving.gateway.keys.*.file"),
     *("watch.notify.webhook.file", "watch.notify.email.password.file", "watch.notify.heartbeat.file"),
-    *("serving.units.*.env.*", "serving.units.*.fit.override"),
+    *("serving.units.*.env.*", "serving.units.*.fit.override", "serving.units.*.accept.*", "models.*.files.*"),
+    "serving.units.*.before.*",
     *("serving.units.*.probe.answer.ask", "serving.units.*.probe.answer.say"),
 }
 """Paths of the operator's own machine: opened, or handed to ssh as one word; never part of a shell text. And what the
-program passes on or prints as one line."""
+program passes on or prints as one line, or compares with names of files."""
 WORDS = (
     "password.command.*",
     "authentication.command.*",
@@ -123,7 +125,8 @@ def place(path: Path) -> str:
     for number, part in enumerate(at):
         if path[number] != part or (
             number
-            and at[number - 1] in ("nodes", "switches", "ports", "cages", "bios", "models", "units", "env", "keys")
+            and at[number - 1]
+            in (*("nodes", "switches", "ports", "cages", "bios", "models", "units", "env", "keys", "accept"), "files")
         ):
             at[number] = "*"
     return ".".join(at)

@@ -128,7 +128,8 @@ def variants() -> Iterator[tuple[str, str]]:
 def test_every_key_that_is_shown_as_a_comment_is_sound(line: str) -> None:
     text = dict(variants())[line]
     assert problems(text) == []
-    if not line.startswith(("pool:", "kv:")):  # for a ring, and for vLLM; the example has a switch and SGLang
+    # For a ring, and for vLLM: the example has a switch and SGLang. And for a second model, and files beside it.
+    if not line.startswith(("pool:", "kv:", "also:", "files: {", "before:")):
         assert faults(text) == []
 
 

@@ -201,11 +201,20 @@ class LocalStore:
         assert "Traceback" not in output, output
         return output.splitlines()
 
-    def resolve(self, hub: LoopbackHub, revision: str = "main", token: str | None = None) -> tuple[int, str, str]:
-        """Run `resolve`; return its exit status, output and complaints."""
+    def resolve(
+        self, hub: LoopbackHub, revision: str = "main", token: str | None = None, paths: list[str] | None = None
+    ) -> tuple[int, str, str]:
+        """Run `resolve` for these files, all without them; return its exit status, output and complaints."""
+        return self.ask("resolve", hub, revision, token, paths=list(hub.files) if paths is None else paths)
+
+    def ask(
+        self, verb: str, hub: LoopbackHub, revision: str = "main", token: str | None = None, **more: Any
+    ) -> tuple[int, str, str]:
+        """Run a verb that asks the hub; return its exit status, output and complaints."""
         job = {"endpoint": hub.url, "name": NAME, "revision": revision, "token": token, "folder": str(self.folder)}
+        job |= more
         done = subprocess.run(
-            [sys.executable, PROGRAM, "resolve"], input=json.dumps(job), capture_output=True, text=True, timeout=60
+            [sys.executable, PROGRAM, verb], input=json.dumps(job), capture_output=True, text=True, timeout=60
         )
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr.strip()

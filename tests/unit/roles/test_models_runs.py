@@ -80,7 +80,7 @@ def test_one_fetches_and_the_others_take_it_in_a_chain(world: ModelWorld, hub: L
     ended = world.run()
     assert ended.failed == [], ended.log
     assert all_have(world)
-    assert len(hub.requests) == len(FILES) + 1, "each file once, and the list"
+    assert len(hub.requests) == len(FILES) + 2, "each file once, and the list at the branch and at its commit"
     taken = {name: set(one.noted("copies")) for name, one in world.nodes.items()}
     assert taken == {"n0": set(), "n1": {"192.168.100.1"}, "n2": {"192.168.100.2"}}
     record = world.records()["qwen"]
@@ -157,7 +157,9 @@ def test_a_model_that_was_put_there_by_hand_is_read_and_not_fetched(world: Model
             (one.store / "qwen" / path).parent.mkdir(parents=True, exist_ok=True)
             (one.store / "qwen" / path).write_bytes(content)
     assert world.run().failed == []
-    assert [path for path, _, _ in hub.requests] == [f"/api/models/{NAME}/revision/main?blobs=true"]
+    assert [path for path, _, _ in hub.requests] == [
+        f"/api/models/{NAME}/revision/{revision}?blobs=true" for revision in ("main", COMMIT)
+    ]
     assert not any(one.noted("copies") for one in world.nodes.values())
 
 
@@ -388,6 +390,177 @@ def test_another_source_or_commit_is_listed_again(world: ModelWorld, hub: Loopba
         world.write(rack(models=models))
         model_lock.write(world.folder / "rack.lock.json", {"qwen": record})
         assert ("pull qwen" in world.run("dry", only=("n0",)).log) == listed, models
+
+
+# Which files
+
+
+INDEX = "model.safetensors.index.json"
+PARTS = [path for path in FILES if path.endswith(".safetensors")]
+INDEXED = {
+    **FILES,
+    INDEX: json.dumps({"weight_map": dict(zip("abc", PARTS, strict=True))}).encode(),
+    "extra.safetensors": b"x" * 50_000,
+    "original/model.safetensors": b"y" * 50_000,
+    "pytorch_model.bin": b"z" * 50_000,
+    "figure.png": b"p" * 2000,
+}
+USUAL = {*FILES, INDEX}
+
+
+def chosen(*patterns: str) -> str:
+    return f"models: {{qwen: {{source: {NAME}, files: {json.dumps(list(patterns))}}}}}\n"
+
+
+@pytest.mark.parametrize("large", [50, 1000])
+def test_one_format_of_the_weights_is_fetched_by_its_index(world: ModelWorld, hub: LoopbackHub, large: int) -> None:
+    """`large`: bytes from which on the hub keeps a file with its sha256, the index too."""
+    hub.files, hub.large = INDEXED, large
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    for one in world.nodes.values():
+        assert one.files("qwen") == {path: INDEXED[path] for path in USUAL}
+    for left in INDEXED.keys() - USUAL:
+        assert hub.asked(left) == [], left
+    record = world.records()["qwen"]
+    assert {file.path for file in record.files} == USUAL
+    assert (record.chosen, record.configurations) == (None, {"config.json": '{"model_type": "small"}'})
+    assert len(hub.asked(INDEX)) == 1, "it came with the list"
+    assert world.run("dry").changing == 0
+
+
+def test_chosen_files_are_fetched_and_no_others(world: ModelWorld, hub: LoopbackHub) -> None:
+    hub.files = INDEXED
+    world.write(rack(models=chosen("*.json", "pytorch_model.bin", *PARTS)))
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    wanted = {"config.json", INDEX, "pytorch_model.bin", *PARTS}
+    assert all({*one.files("qwen")} == wanted for one in world.nodes.values())
+    assert hub.asked("nested/vocab file.txt") == []
+    assert world.records()["qwen"].chosen == ("*.json", "pytorch_model.bin", *PARTS)
+    assert world.run("dry").changing == 0
+
+
+def test_an_index_that_names_a_file_which_is_not_there_is_refused(world: ModelWorld, hub: LoopbackHub) -> None:
+    hub.files = {path: content for path, content in INDEXED.items() if path != BIG}
+    ended = world.run()
+    assert ended.failed == ["n0", "n1", "n2"]
+    assert f"{INDEX} names {BIG}, which is not there; fetch another revision" in ended.log
+    assert not (world.folder / "rack.lock.json").exists()
+    assert not any(one.files("qwen") for one in world.nodes.values())
+
+
+def test_a_choice_without_a_file_of_its_index_is_refused(world: ModelWorld, hub: LoopbackHub) -> None:
+    hub.files = INDEXED
+    world.write(rack(models=chosen("*.json", "model-00001*")))
+    ended = world.run(only=("n0",))
+    assert f"files: leaves out {BIG}, which {INDEX} names; add it" in ended.log
+
+
+def test_another_choice_keeps_the_commit_and_fetches_what_is_new(world: ModelWorld, hub: LoopbackHub) -> None:
+    hub.files = INDEXED
+    assert world.run().failed == []
+    revision, asked = world.records()["qwen"].revision, len(hub.requests)
+    world.write(rack(models=chosen("*.json", "pytorch_model.bin", *PARTS)))
+    assert f"pull qwen from {NAME} to n0" in world.run("dry").log
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert all("pytorch_model.bin" in one.files("qwen") for one in world.nodes.values())
+    assert world.records()["qwen"].revision == revision
+    requests = [path for path, _, _ in hub.requests[asked:]]
+    listings = [path for path in requests if path.startswith("/api/")]
+    assert {path.split("/revision/")[1] for path in listings} == {f"{COMMIT}?blobs=true"}, "not at the branch"
+    assert [path for path in requests if path not in listings] == [f"/{NAME}/resolve/{COMMIT}/pytorch_model.bin"]
+
+
+def test_files_that_are_no_longer_chosen_stay_and_are_named_with_their_size(
+    world: ModelWorld, hub: LoopbackHub
+) -> None:
+    """The gate of a unit that runs, and a previous version of it, may need them."""
+    hub.files = INDEXED
+    world.write(rack(models=chosen("*.json", "pytorch_model.bin", "original/", *PARTS)))
+    assert world.run().failed == []
+    (world.nodes["n1"].store / "qwen/notes.txt").write_text("mine")
+    asked = len(hub.requests)
+    world.write(rack(models=chosen("*.json", *PARTS)))
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert all(path.startswith("/api/") for path, _, _ in hub.requests[asked:]), "nothing is fetched"
+    assert {file.path for file in world.records()["qwen"].files} == {"config.json", INDEX, *PARTS}
+    for one in world.nodes.values():
+        assert {"pytorch_model.bin", "original/model.safetensors"} <= {*one.files("qwen")}
+    again = world.run()
+    assert again.failed == []
+    what = "fetched before, and no longer files of the model: original/model.safetensors, pytorch_model.bin, 100 kB"
+    assert f"/srv/models/qwen: {what}; remove them by hand" in again.log
+    assert "/srv/models/qwen: no files of the model: notes.txt" in again.log
+    assert world.run("dry").changing == 0
+    for one in world.nodes.values():
+        (one.store / "qwen/pytorch_model.bin").unlink()
+        (one.store / "qwen/original/model.safetensors").unlink()
+    assert "no longer files of the model" not in world.run("dry").log
+    assert world.run("dry").changing == 0
+
+
+def test_another_choice_that_is_killed_while_it_comes_goes_on(world: ModelWorld, hub: LoopbackHub) -> None:
+    hub.files = INDEXED
+    assert world.run().failed == []
+    world.write(rack(models=chosen("*.json", "pytorch_model.bin", *PARTS)))
+    hub.pause, hub.pause_after = threading.Event(), 20_000
+    world.nodes["n0"].lost = 5
+    world.run(only=("n0",))
+    until(lambda: any(path.stat().st_size == 20_000 for path in world.nodes["n0"].store.rglob("*-*")))
+    world.nodes["n0"].kill()
+    hub.pause.set()
+    hub.pause, world.nodes["n0"].lost = None, None
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert all(one.files("qwen")["pytorch_model.bin"] == INDEXED["pytorch_model.bin"] for one in world.nodes.values())
+    assert hub.asked("pytorch_model.bin") == ["", "bytes=20000-"]
+    assert not any(list((one.store / "qwen/.sparkrack/parts").iterdir()) for one in world.nodes.values())
+
+
+def test_a_choice_that_is_taken_back_fetches_nothing(world: ModelWorld, hub: LoopbackHub) -> None:
+    hub.files = INDEXED
+    assert world.run().failed == []
+    first = world.records()["qwen"]
+    world.write(rack(models=chosen("*.json", "pytorch_model.bin", *PARTS)))
+    assert world.run().failed == []
+    world.write(rack())
+    asked = len(hub.requests)
+    assert world.run().failed == []
+    assert all(path.startswith("/api/") for path, _, _ in hub.requests[asked:])
+    assert world.records()["qwen"] == first
+
+
+def test_a_record_of_an_earlier_release_keeps_all_its_files(world: ModelWorld, hub: LoopbackHub) -> None:
+    """It has no word of a choice, and what is on the nodes is right."""
+    hub.files = INDEXED
+    world.write(rack(models=chosen("*")))
+    assert world.run().failed == []
+    lock = world.folder / "rack.lock.json"
+    text = json.loads(lock.read_text())
+    del text["models"]["qwen"]["chosen"]
+    lock.write_text(json.dumps(text))
+    world.write(rack())
+    ended = world.run("dry")
+    assert (ended.changing, "no longer files" in ended.log) == (0, False)
+
+
+def test_of_a_folder_the_chosen_files_alone_are_read_and_sent(world: ModelWorld, folder: Path) -> None:
+    for path, content in INDEXED.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    world.write(rack(models=local(folder)))
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert all({*one.files("qwen")} == USUAL for one in world.nodes.values())
+    assert sorted(path for _, path, _ in world.uploads) == sorted(USUAL)
+    assert "reading extra.safetensors" not in ended.log
+    (folder / BIG).unlink()
+    world.write(rack(models=f'models: {{qwen: {{path: {folder}, files: ["*.json", "model-*"]}}}}\n'))
+    ended = world.run(only=("n0",))
+    assert f"{INDEX} names {BIG}, which is not there" in ended.log
 
 
 def test_a_broken_lock_file_is_one_line(world: ModelWorld, hub: LoopbackHub) -> None:

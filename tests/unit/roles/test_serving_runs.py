@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.util import resources
 from serving import facts
 from serving.programs import FILES
 from tests.serving.serve_modules import serve_lifecycle
 from tests.tiers import sampled
 from tests.unit.model.serving_racks import unit
+from tests.unit.ops.shells import rooted
 from tests.unit.roles.cases import named
 from tests.unit.roles.serving_nodes import ETC, SYSTEMD, ServingWorld
 from tests.unit.roles.serving_units import KEY
@@ -474,6 +477,132 @@ def test_a_slice_of_another_program_stays(installed: ServingWorld) -> None:
     other = installed.nodes["n0"].path("sparkrack-other.slice")
     other.write_text("[Slice]\n")
     assert (installed.run().failed, other.exists(), sent(installed)) == ([], True, [0, 0])
+
+
+# Files beside rack.yaml
+
+
+@pytest.fixture
+def patched(world: ServingWorld) -> ServingWorld:
+    """The same world, whose unit mounts a folder; it is installed and at rest."""
+    folder = world.folder / "patches/glm"
+    (folder / "vllm").mkdir(parents=True)
+    (folder / "run.sh").write_text("echo fixed\n")
+    (folder / "run.sh").chmod(0o755)
+    (folder / "vllm/fix.py").write_text("x = 1\n")
+    world.write({"one": keyed(files={"/workspace/fix": "patches/glm"}, state="down")})
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    world.forget()
+    return world
+
+
+def mounted(world: ServingWorld, node: str) -> dict[str, tuple[str, int]]:
+    """The files that a node mounts: text and mode, by the path below the folder of their digest."""
+    top = world.nodes[node].root / ETC / "one.files"
+    return {
+        str(path.relative_to(top)).partition("/")[2]: (path.read_text(), stat.S_IMODE(path.stat().st_mode))
+        for path in top.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_each_node_gets_the_mounted_files_with_their_modes_and_a_second_run_sends_nothing(
+    patched: ServingWorld,
+) -> None:
+    for name, node in patched.nodes.items():
+        assert mounted(patched, name) == {"run.sh": ("echo fixed\n", 0o755), "vllm/fix.py": ("x = 1\n", 0o644)}
+        (folder,) = (node.root / ETC / "one.files").iterdir()
+        assert f"\n/{ETC}/one.files/{folder.name}:/workspace/fix:ro\n" in node.path("one.args").read_text()
+        assert stat.S_IMODE((folder / "vllm").stat().st_mode) == 0o755, "a container reads it as any user"
+    assert (patched.run().failed, sent(patched)) == ([], [0, 0])
+
+
+def test_a_change_beside_rack_yaml_goes_to_each_node_and_what_was_before_is_removed(patched: ServingWorld) -> None:
+    (patched.folder / "patches/glm/vllm/fix.py").write_text("x = 2\n")
+    before = [list((node.root / ETC / "one.files").iterdir()) for node in patched.nodes.values()]
+    ended = patched.run()
+    assert ended.failed == [], ended.log
+    for (old,), (name, node) in zip(before, patched.nodes.items(), strict=True):
+        assert mounted(patched, name)["vllm/fix.py"] == ("x = 2\n", 0o644)
+        assert not old.exists()
+        assert len(list((node.root / ETC / "one.files").iterdir())) == 1
+    patched.forget()
+    assert (patched.run().failed, sent(patched)) == ([], [0, 0])
+
+
+def test_what_a_hand_changed_among_the_mounted_files_is_seen_and_put_right(patched: ServingWorld) -> None:
+    (folder,) = (patched.nodes["n1"].root / ETC / "one.files").iterdir()
+    wanted = mounted(patched, "n1")
+    for change in (
+        lambda: (folder / "vllm/fix.py").write_text("x = 3\n"),
+        lambda: (folder / "run.sh").chmod(0o777),
+        lambda: (folder / "vllm/fix.py").unlink(),
+        lambda: (folder / "vllm/more fix.py").write_text("foreign"),
+        lambda: (folder / "vllm/link").symlink_to("fix.py"),
+        lambda: (folder / "vllm/dangling").symlink_to("nowhere"),
+    ):
+        change()
+        assert patched.run("dry").changing == 1
+        ended = patched.run()
+        assert ended.failed == [], ended.log
+        assert mounted(patched, "n1") == wanted
+        assert not list(folder.rglob("link")), "a link is removed"
+        assert patched.run("dry").changing == 0
+
+
+def test_mounted_files_below_a_unit_that_runs_are_not_touched(patched: ServingWorld) -> None:
+    patched.nodes["n0"].record()
+    for node in patched.nodes.values():
+        node.rank(runs=True)
+    (patched.folder / "patches/glm/run.sh").write_text("echo other\n")
+    patched.write({"one": keyed(files={"/workspace/fix": "patches/glm"})})
+    ended = patched.run()
+    assert ended.failed == ["n0", "n1"]
+    assert "unit one is up (its rank runs on n0), and run.sh" in ended.log
+    assert mounted(patched, "n0")["run.sh"] == ("echo fixed\n", 0o755)
+
+
+@pytest.mark.parametrize("after", sampled((0, 2, 4, 6, 9), 5, first=2))
+def test_a_run_that_ends_while_it_sends_files_is_finished_by_the_next(patched: ServingWorld, after: int) -> None:
+    (patched.folder / "patches/glm/vllm/fix.py").write_text("x = 2\n")
+    patched.nodes["n1"].lost = after
+    assert "n1" in patched.run().failed
+    patched.nodes["n1"].lost = None
+    ended = patched.run()
+    assert ended.failed == [], ended.log
+    assert mounted(patched, "n0") == mounted(patched, "n1")
+    assert patched.run("dry").changing == 0
+
+
+def test_the_mounted_files_go_with_the_unit(patched: ServingWorld) -> None:
+    patched.write({"two": keyed(state="down")})
+    ended = patched.run()
+    assert ended.failed == [], ended.log
+    assert not any((node.root / ETC / "one.files").exists() for node in patched.nodes.values())
+
+
+def test_a_previous_version_has_its_mounted_files(patched: ServingWorld) -> None:
+    node = patched.nodes["n0"]
+    script = resources.file_text("sparkrack.serving", "files/serve-previous.sh")
+
+    def previous(*words: str) -> str:
+        done = node.shell(shlex.join(["sh", "-c", rooted(script, node.root), "serve-previous", *words]))
+        assert (done.returncode, done.stderr) == (0, b""), done
+        return done.stdout.decode()
+
+    previous("keep", "one", "7")
+    wanted, arguments = mounted(patched, "n0"), node.path("one.args").read_text()
+    assert previous("list", "one").split()[-1] == "same"
+    (patched.folder / "patches/glm/run.sh").write_text("echo worse\n")
+    (patched.folder / "patches/glm/more").write_text("")
+    assert patched.run().failed == []
+    assert mounted(patched, "n0") != wanted
+    assert previous("list", "one").split()[-1] == "other"
+    previous("restore", "one", "7")
+    assert (mounted(patched, "n0"), node.path("one.args").read_text()) == (wanted, arguments)
+    (folder,) = (node.root / ETC / "one.files").iterdir()
+    assert stat.S_IMODE((folder / "vllm").stat().st_mode) == 0o755
 
 
 def test_the_states_are_those_of_the_coordinator() -> None:

@@ -38,6 +38,7 @@ def recorded(*paths: str, texts: dict[str, str] | None = None, revision: str | N
         (("a.safetensors", "consolidated.safetensors"), 10),
         (("consolidated.safetensors", "consolidated-2.safetensors"), 110),
         (("original/a.safetensors", "b.safetensors"), 100),
+        (("config.json", "q4/a-1.gguf", "q4/a-2.gguf"), 1100),
     ],
 )
 def test_the_weights_of_a_model_are_counted_once(paths: tuple[str, ...], size: int | None) -> None:
@@ -248,7 +249,7 @@ def test_what_sglang_reserves_in_layers_with_a_window(args: dict[str, Any], wind
 def test_layers_of_the_model_that_draft_are_counted(args: dict[str, Any], layers: int) -> None:
     one = declared().model_copy(update={"args": args})
     assert serving_fit._own_drafts(one) == layers
-    assert serving_fit._has_draft_model(one) is ("/opt/d" in str(args))
+    assert bool(serving_fit._draft_model(one)) is ("/opt/d" in str(args))
 
 
 def test_the_usual_split_keeps_the_experts() -> None:

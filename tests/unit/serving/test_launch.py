@@ -140,7 +140,10 @@ def test_the_line_of_two_nodes_as_it_was_published_is_refused() -> None:
     args = {("prefix-caching" if key == "enable-prefix-caching" else key): v for key, v in DEEPSEEK_2["args"].items()}
     (found,) = refusals(text({"one": {**DEEPSEEK_2, "args": args}}))
     assert found.startswith("serving.units.one.args.prefix-caching @ ")
-    assert found.endswith("(0.21.1rc1 is judged by 0.21.0); did you mean --enable-prefix-caching?")
+    assert found.endswith(
+        "(0.21.1rc1 is judged by 0.21.0); did you mean --enable-prefix-caching? or give the "
+        "reason why the image has it at accept.prefix-caching"
+    )
 
 
 def test_ranks_of_vllm_differ_in_what_is_theirs() -> None:

@@ -161,7 +161,8 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             {"args": {"prefix-caching": True}},
             (
                 f"{P}.args.prefix-caching @ prefix-caching: --prefix-caching is not an option of vLLM 0.19.1; "
-                "did you mean --enable-prefix-caching?"
+                "did you mean --enable-prefix-caching? or give the "
+                "reason why the image has it at accept.prefix-caching"
             ),
         ),
         (
@@ -169,7 +170,8 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             (
                 f"{P}.args.prefix-caching @ prefix-caching: --prefix-caching is not an option of vLLM 0.19.0 "
                 "(0.19.0 is "
-                "judged by 0.19.1); did you mean --enable-prefix-caching?"
+                "judged by 0.19.1); did you mean --enable-prefix-caching? or give the "
+                "reason why the image has it at accept.prefix-caching"
             ),
         ),
         (
@@ -736,7 +738,12 @@ def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> l
             ],
         ),
         (
-            {"args": {"speculative-config": {"method": "eagle3", "model": "/opt/draft", "num_speculative_tokens": 3}}},
+            {
+                "args": {
+                    "speculative-config": {"method": "eagle3", "model": "/opt/draft", "num_speculative_tokens": 3}
+                },
+                "accept": {"speculative-config": "the image has a draft"},
+            },
             RECORDS,
             [
                 (
