@@ -19,7 +19,6 @@ from ruamel.yaml import YAML
 from core.model.errors import ConfigError, ConfigProblem, counted
 from core.model.loader import load
 from core.model.written_secrets import written_secret
-from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
 from serving.engines.option_table import TITLES, Engine, table
 from sparkrack.serving.recipe_before import INSIDE_RECIPE, SCRIPT, before_engine
 from sparkrack.serving.recipe_models import RecipeModels, is_hub_cache, is_hub_name, mounted_models, volume_paths
@@ -48,7 +47,17 @@ _PROGRAMS: Mapping[tuple[str, ...], Engine] = {
 }
 _READ = frozenset(
     {
-        *("name", "description", "maintainer", "metadata", "recipe_version", "sparkrun_version", "model", "container"),
+        *(
+            "name",
+            "description",
+            "maintainer",
+            "metadata",
+            "recipe_version",
+            "sparkrun_version",
+            "model",
+            "container",
+            "pull_image",
+        ),
         *("model_revision", "runtime", "runtime_version", "defaults", "env", "command", "min_nodes", "max_nodes"),
         *("mode", "solo_only", "cluster_only", "executor_config", "distribution_config", "benchmark", "builder"),
         *("mods", "pre_exec", "volumes", "draft_model", "build_args", "runtime_config", "builder_config"),
@@ -84,7 +93,6 @@ _VERSION_IN_TAG = re.compile(r"(?<![\d.])v?(0\.\d+\.\d+(?:rc\d+|\.post\d+)?)(?![
 _TOKENS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM]?)")
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmMgG]?)")
 _SCALE = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30}
-_LOWEST_SHARE = 0.1
 _STAND_IN = "registry.invalid/engine:1.0"
 """The image by which a recipe without one is checked, so that all of what is missing is said at once."""
 
@@ -185,7 +193,11 @@ class _Import:
         models.put_in_container(taken.args, self.env, before)
         for key, what in taken.unknown_to(kind, version):
             models.accept.setdefault(key, f"{self.source.title} gives it to its image; by the table it {what}")
-        proof = proof_kind(taken.args, f"{taken.served} {self.main}")
+        proof = proof_kind(taken.computed, taken.args, f"{taken.served} {self.main}")
+        if proof != "chat" and taken.computed in ("", "auto", "pooling"):
+            self.notes.warn(
+                f"kind: {proof} is written, by the name of the model; write the other one where it is wrong"
+            )
         names = self._nodes()
         folder = self.choices.folder or f"recipes/{self.choices.name}"
         files = {f"{folder}/{path}": content for path, content in before.content().items()}
@@ -403,14 +415,7 @@ class _Import:
         except ValueError:
             self.notes.missing(f"memory: {share} is not a share of the memory; give --memory, like 0.85")
             return {"memory": 0.85}
-        if number > HIGHEST_SHARE:
-            left = (1 - number) * MEMORY_GIB
-            self.notes.missing(
-                f"memory: {share} leaves {left:.1f} GiB for the host; give --memory {HIGHEST_SHARE:.2f}, or less"
-            )
-        elif number < _LOWEST_SHARE:
-            self.notes.missing(f"memory: {share} is below {_LOWEST_SHARE}; give --memory {_LOWEST_SHARE}, or more")
-        return {"memory": min(max(number, _LOWEST_SHARE), HIGHEST_SHARE)}
+        return {"memory": number}
 
     def _cache(self, size: str) -> dict[str, Any]:
         found = _BYTES.fullmatch(size)
@@ -440,6 +445,8 @@ class _Import:
                 self.notes.warn(f"{where}: 8000 is written: {line}")
             elif section == "images":
                 self.notes.missing(f"container: {line}; give --image")
+            elif where == "memory":
+                self.notes.missing(f"memory: {line}, with --memory")
             else:
                 self.notes.missing(f"{where}: {line}")
 

@@ -40,6 +40,11 @@ class RecipeModels:
         """Return the name of a model in rack.yaml, with an entry for it."""
         for name, entry in self.entries.items():
             if entry["source"] == source:
+                if revision and entry.setdefault("revision", revision) != revision:
+                    self.notes.missing(
+                        f"model {source}: has revision {entry['revision']} and {revision}; write one of them into a "
+                        "copy of the recipe"
+                    )
                 return name
         short = source.rpartition("/")[2]
         names = [_model_name(text) for text in (short, source.replace("/", "-"))]

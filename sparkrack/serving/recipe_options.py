@@ -19,6 +19,8 @@ _LAUNCHED = frozenset(
 """Options that sparkrack sets from the nodes of the unit."""
 _WATCHED = frozenset(["enable-metrics", "disable-log-stats"])
 """Options about the metrics by which sparkrack tells an engine that computes from one that hangs."""
+_COMPUTED = frozenset(["auto", "generate", "pooling", "embed", "embedding", "score", "classify", "is-embedding"])
+"""What `--runner`, `--task` and `--is-embedding` may say for a unit."""
 _EMBEDS = re.compile(r"(^|[^a-z])(embed|embedding|e5|bge|gte)([^a-z]|$)", re.IGNORECASE)
 _RANKS_TEXTS = re.compile(r"rerank", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
@@ -29,7 +31,8 @@ class RecipeOptions:
     """What a command line has, by the keys of a unit.
 
     `name`: of the unit. `share_is_chosen`: whether its share of the memory is not that of the recipe. `keys`: context,
-    sequences, memory and kv as they are written. `served`: the model that the command names.
+    sequences, memory and kv as they are written. `served`: the model that the command names. `computed`: what
+    the engine is told to compute.
     """
 
     notes: RecipeNotes
@@ -42,6 +45,7 @@ class RecipeOptions:
     keys: dict[str, Any] = field(default_factory=dict)
     served: str = ""
     revision: str = ""
+    computed: str = ""
 
     def take(self, kind: Engine, version: str, argv: Sequence[str]) -> None:
         """Take all options of a command line.
@@ -163,6 +167,10 @@ class RecipeOptions:
                 self.revision = value
             case "shutdown-timeout":
                 self.keys["drain"] = f"{max(1, self._number(name, value))}s"
+            case "runner" | "task" | "is-embedding" as asked:
+                self.computed = value or asked
+                if self.computed not in _COMPUTED:
+                    self.notes.missing(f"command: {name} {value}: a unit is a chat, an embedding or a score")
             case "config":
                 self.notes.missing(
                     "command: --config names a file with more options; write them into a copy of the recipe"
@@ -267,11 +275,16 @@ def _typed(option: EngineOption, value: str) -> Any:
         return value  # a size with its unit, or judged with the rest of the unit
 
 
-def proof_kind(args: Mapping[str, Any], models: str) -> Literal["chat", "embedding", "score"]:
-    """Return what proves a unit: by its options, else by the names of its models, since an engine asks the model."""
-    ranks = args.get("convert") == "classify" or args.get("task") in ("score", "classify", "reward")
-    embeds = args.get("convert") == "embed" or args.get("task") in ("embed", "embedding")
-    pools = args.get("runner") == "pooling" or args.get("is-embedding") is True
-    if ranks or _RANKS_TEXTS.search(models):
+def proof_kind(computed: str, args: Mapping[str, Any], models: str) -> Literal["chat", "embedding", "score"]:
+    """Return what proves a unit: by its options, else by the names of its models, since an engine asks the model.
+
+    Args:
+        computed: the value of `--runner` or `--task`, or `is-embedding`.
+        args: its other options.
+        models: the names of the models.
+    """
+    if computed in ("score", "classify") or args.get("convert") == "classify" or _RANKS_TEXTS.search(models):
         return "score"
-    return "embedding" if embeds or pools or _EMBEDS.search(models) else "chat"
+    if computed in ("pooling", "embed", "embedding", "is-embedding") or args.get("convert") == "embed":
+        return "embedding"
+    return "embedding" if computed not in ("generate",) and _EMBEDS.search(models) else "chat"

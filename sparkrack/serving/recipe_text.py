@@ -118,7 +118,7 @@ def filled(command: str, values: Mapping[str, Any], missing: Callable[[str], Non
 
     def value_of(found: re.Match[str]) -> str:
         value = values.get(found[1])
-        if value in (None, ""):
+        if value is None:
             missing(found[1])
             return ""
         return json.dumps(value) if isinstance(value, dict | list) else str(value)

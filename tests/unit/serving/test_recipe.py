@@ -259,9 +259,13 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
         (
             [("_utilization: 0.8,", "_utilization: 0.92,")],
             {},
-            "memory: 0.92 leaves 9.7 GiB for the host; give --memo",
+            "memory: 0.92 leaves 9.7 GiB for the host; write at most 0.90, with",
         ),
-        ([("_utilization: 0.8,", "_utilization: 0.05,")], {}, "memory: 0.05 is below 0.1; give --memory 0.1, or more"),
+        (
+            [("_utilization: 0.8,", "_utilization: 0.01,")],
+            {},
+            "memory: 0.01 is too small; write at least 0.1, with --memory",
+        ),
         ([("_utilization: 0.8,", "_utilization: all,")], {}, "memory: all is not a share of the memory; give --memory"),
         (
             [("OMP_NUM_THREADS: 4", "A: $HOME/x")],

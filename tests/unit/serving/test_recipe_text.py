@@ -107,10 +107,12 @@ def test_json_with_and_without_doubled_braces_stands_in_one_command() -> None:
 
 def test_placeholders_in_values_are_replaced_too() -> None:
     missing: list[str] = []
-    values = {"config": '{"n": {count}}', "count": 3, "max-num-seqs": 4, "list": ["a"]}
-    text = filled("--a '{config}' --b {max-num-seqs} --c {list} --d {absent} ${HOME}", values, missing.append)
-    assert text == """--a '{"n": 3}' --b 4 --c ["a"] --d  ${HOME}"""
-    assert missing == ["absent"]
+    values = {"config": '{"n": {count}}', "count": 3, "max-num-seqs": 4, "list": ["a"], "extra": "", "none": None}
+    text = filled(
+        "--a '{config}' --b {max-num-seqs} --c {list} {extra}--d {none} {absent} ${HOME}", values, missing.append
+    )
+    assert text == """--a '{"n": 3}' --b 4 --c ["a"] --d   ${HOME}"""
+    assert missing == ["none", "absent"]
 
 
 @pytest.mark.parametrize(

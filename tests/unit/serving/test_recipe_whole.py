@@ -306,19 +306,36 @@ def test_copies_of_the_attention_are_one_copy_of_the_model(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "models", "kind"),
+    ("computed", "args", "models", "kind"),
     [
-        ({"runner": "pooling"}, "acme/Tiny", "embedding"),
-        ({"runner": "pooling"}, "acme/Tiny-Reranker-8B", "score"),
-        ({"convert": "classify"}, "acme/Tiny", "score"),
-        ({"task": "score"}, "acme/Tiny", "score"),
-        ({"task": "embed"}, "acme/Tiny", "embedding"),
-        ({"is-embedding": True}, "acme/Tiny", "embedding"),
-        ({}, "acme/Tiny-Embedding-8B", "embedding"),
-        ({}, "acme/bge-m3", "embedding"),
-        ({}, "acme/Embedded-7B", "chat"),
-        ({"runner": "generate"}, "acme/Tiny", "chat"),
+        ("pooling", {}, "acme/Tiny", "embedding"),
+        ("pooling", {}, "acme/Tiny-Reranker-8B", "score"),
+        ("auto", {"convert": "classify"}, "acme/Tiny", "score"),
+        ("", {"convert": "embed"}, "acme/Tiny", "embedding"),
+        ("score", {}, "acme/Tiny", "score"),
+        ("embed", {}, "acme/Tiny", "embedding"),
+        ("is-embedding", {}, "acme/Tiny", "embedding"),
+        ("", {}, "acme/Tiny-Embedding-8B", "embedding"),
+        ("", {}, "acme/bge-m3", "embedding"),
+        ("", {}, "acme/Embedded-7B", "chat"),
+        ("generate", {}, "acme/Tiny-Embedding-8B", "chat"),
     ],
 )
-def test_what_proves_a_unit_follows_from_its_options_and_names(args: dict[str, Any], models: str, kind: str) -> None:
-    assert proof_kind(args, models) == kind
+def test_what_proves_a_unit_follows_from_its_options_and_names(
+    computed: str, args: dict[str, Any], models: str, kind: str
+) -> None:
+    assert proof_kind(computed, args, models) == kind
+
+
+@pytest.mark.parametrize("more", ["--runner draft", "--task transcription"])
+def test_what_is_neither_text_nor_pooling_is_refused(more: str) -> None:
+    (found,) = problems(recipe(more, container="acme/vllm:0.21.0" if "draft" in more else "acme/vllm:0.10.2"))
+    assert found == f"command: {more}: a unit is a chat, an embedding or a score"
+
+
+def test_two_revisions_of_one_model_are_refused_and_one_is_kept() -> None:
+    listed = "{models: {entries: [{name: '{model}', revision: abc}]}}"
+    _, found = taken(recipe(distribution_config=listed))
+    assert found.models == {"tiny": {"source": "acme/Tiny", "revision": "abc"}}
+    (problem,) = problems(recipe(distribution_config=listed, model_revision="def"))
+    assert problem.startswith("model acme/Tiny: has revision def and abc; write one of them into a copy of the recipe")
