@@ -194,7 +194,7 @@ class _Import:
         for key, what in taken.unknown_to(kind, version):
             models.accept.setdefault(key, f"{self.source.title} gives it to its image; by the table it {what}")
         proof = proof_kind(taken.computed, taken.args, f"{taken.served} {self.main}")
-        if proof != "chat" and taken.computed in ("", "auto", "pooling"):
+        if proof != "chat" and (taken.computed == "pooling" or proof_kind(taken.computed, taken.args, "") != proof):
             self.notes.warn(
                 f"kind: {proof} is written, by the name of the model; write the other one where it is wrong"
             )
