@@ -199,7 +199,7 @@ class _Import:
                 f"kind: {proof} is written, by the name of the model; write the other one where it is wrong"
             )
         names = self._nodes()
-        folder = self.choices.folder or f"recipes/{self.choices.name}"
+        folder = self.choices.folder or f"recipes/{unit_name(self.choices.name)}"
         files = {f"{folder}/{path}": content for path, content in before.content().items()}
         also = [name for name in models.entries if name != model]
         unit = {

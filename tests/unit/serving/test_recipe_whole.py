@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,25 @@ def test_the_script_runs_each_mod_in_a_copy_with_the_folder_of_the_engine(source
     assert (inside / "start/made").is_dir()
     assert (inside / "mods/template/mark").is_file()
     assert not (inside / "recipe/mods/template/mark").exists()
+
+
+def test_the_name_of_a_registry_cannot_end_the_comment_of_the_script(source: RecipeSource, tmp_path: Path) -> None:
+    assert source.registry is not None
+    named = replace(source, registry=replace(source.registry, name="acme\ntouch later"))
+    _, found = taken(recipe(pre_exec="['true']"), named)
+    assert run_before(found, tmp_path).returncode == 0
+    assert not (tmp_path / "workspace/start/later").exists()
+
+
+def test_a_name_that_is_not_one_of_a_unit_is_refused_and_nothing_is_written(
+    source: RecipeSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a/b/c").mkdir(parents=True)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "a/b/c"))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(RecipeError, match=r"cannot be the name of a unit"):
+        taken(recipe(mods="[template]"), source, name="../../../x")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("commands", ["['false', touch later]", "['exit 3', touch later]"])
