@@ -163,7 +163,7 @@ def _suggestion(one: EngineContainer, node: str) -> Iterable[str]:
     ]
 
 
-_UNSAID: Mapping[str, int | float] = {"sequences": 8, "memory": 0.85}
+_SUGGESTED: Mapping[str, int | float] = {"sequences": 8, "memory": 0.85}
 """What a command that was started by hand often leaves to the engine, and a suggestion has instead."""
 
 
@@ -173,9 +173,9 @@ def _import_started(recipe: str, choices: RecipeChoices) -> tuple[ImportedUnit, 
         return import_recipe(recipe, choices), []
     except RecipeError as error:
         keys = [problem.partition(":")[0] for problem in error.problems]
-        if not set(keys) <= _UNSAID.keys():
+        if not set(keys) <= _SUGGESTED.keys():
             raise
-    suggested: dict[str, Any] = {key: _UNSAID[key] for key in keys}
+    suggested: dict[str, Any] = {key: _SUGGESTED[key] for key in keys}
     lines = [f"{key}: the command leaves it to the engine; {value} is written" for key, value in suggested.items()]
     return import_recipe(recipe, replace(choices, **suggested)), lines
 

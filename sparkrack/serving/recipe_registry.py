@@ -90,8 +90,8 @@ def cloned(url: str, folder: Path) -> Path:
     except subprocess.TimeoutExpired:
         raise RecipeError(f"{url}: is not there after {_CLONE_SECONDS} s; clone it and name the folder") from None
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
-        raise RecipeError(f"{url}: cannot be cloned: {said[0]}")
+        lines = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
+        raise RecipeError(f"{url}: cannot be cloned: {lines[0]}")
     return folder
 
 
