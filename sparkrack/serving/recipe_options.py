@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from serving.engines.command_line import LAUNCHER_OPTIONS, judge, split_options
+from serving.engines.command_line import judge, split_options
 from serving.engines.memory_fit import MEMORY_GIB
 from serving.engines.option_table import Engine, EngineOption, table
 from sparkrack.serving.recipe_text import RecipeNotes, json_or_text
@@ -207,7 +207,7 @@ class RecipeOptions:
         for problem in judge(kind, version, argv).problems:
             key = problem.option.lstrip("-")
             option = known.get(problem.option)
-            if key in LAUNCHER_OPTIONS or (option and not option.choices):
+            if option and not option.choices:
                 self.notes.missing(f"args.{key}: {problem.message}; correct a copy of the recipe")
             elif key in self.args:
                 self.notes.warn(f"args.{key}: accepted, since the recipe has it; {problem.message}")

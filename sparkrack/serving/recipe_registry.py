@@ -34,8 +34,9 @@ class Registry:
     mods: Path
 
     def files(self) -> Iterator[Path]:
-        """Yield its recipes, sorted by path."""
-        yield from sorted(path for path in self.recipes.rglob("*") if path.suffix in _ENDINGS and path.is_file())
+        """Yield its recipes, sorted by path; none that a link takes from outside of its folder."""
+        found = (path for path in self.recipes.rglob("*") if path.suffix in _ENDINGS and path.is_file())
+        yield from sorted(path for path in found if _inside(self.folder, str(path)))
 
 
 @dataclass(frozen=True)

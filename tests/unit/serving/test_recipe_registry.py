@@ -143,6 +143,13 @@ def test_a_mod_whose_folder_is_a_link_out_of_its_registry_is_not_found(plain: Pa
     assert find_mod("other", find_recipe("tiny", folder_registries(plain))) is None
 
 
+def test_a_recipe_that_is_a_link_out_of_its_registry_is_not_found(plain: Path, tmp_path: Path) -> None:
+    add_recipe(tmp_path / "elsewhere", "own")
+    (plain / "recipes/own.yaml").symlink_to(tmp_path / "elsewhere/own.yaml")
+    with pytest.raises(RecipeError, match=r"^is neither a file nor a recipe of plain; "):
+        find_recipe("own", folder_registries(plain))
+
+
 def test_a_file_has_the_registry_of_the_folder_around_it(plain: Path, declared: Path, tmp_path: Path) -> None:
     found = named_source(str(plain / "recipes/4x/glm.yaml"), (), tmp_path)
     assert found.registry == folder_registries(plain)[0]

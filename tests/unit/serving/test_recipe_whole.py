@@ -132,6 +132,13 @@ def test_a_second_model_is_mounted_and_named_by_its_place(
     assert f"--{key}" in arguments(found, tmp_path)
 
 
+def test_an_option_of_another_engine_that_a_key_stands_for_is_refused() -> None:
+    found = problems(recipe("--max-model-len 4096", SGLANG_LINE))
+    assert (
+        found[0] == "args.max-model-len: --max-model-len follows from the key context of the unit; remove it from args"
+    )
+
+
 def test_two_models_of_one_name_have_names_of_their_own() -> None:
     unit, found = taken(recipe("--tokenizer other/Tiny"))
     assert (unit["model"], unit["also"], unit["args"]["tokenizer"]) == ("tiny", ["other-tiny"], "/models/other-tiny")
