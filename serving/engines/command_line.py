@@ -331,11 +331,22 @@ def _unknown(known: EngineTable, release: str, title: str, name: str) -> OptionP
         *([f"since {after[0].since}" if not before else f"back since {after[0].since}"] if after else []),
     ]
     names = [other for other in known.of(release) if other.startswith("--")]
-    near = _nearest(name, names)
+    near = _same(known, release, name) or _nearest(name, names)
     message = f"{name} is not an option of {title}"
     if history:
         message += f": {', '.join(history)}"
     return OptionProblem(name, message + (f"; did you mean {near}?" if near else "; remove it"))
+
+
+def _same(known: EngineTable, release: str, name: str) -> str | None:
+    """Return the name that a release has for an option of other releases: one that sets the same to the same."""
+    options = known.of(release)
+    for presence in reversed(known.options.get(name, ())):
+        then = (presence.option.dest, presence.option.kind, presence.option.count)
+        for other, option in options.items():
+            if other.startswith("--") and (option.dest, option.kind, option.count) == then:
+                return other
+    return None
 
 
 def _nearest(name: str, names: Sequence[str]) -> str | None:

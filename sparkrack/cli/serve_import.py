@@ -2,51 +2,116 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 
 import click
 
-from core.model.errors import printable_line
-from core.util import regular_file
-from sparkrack.serving.recipe import RecipeChoices, RecipeError, import_recipe, unit_name
-
-_LARGEST = 1024 * 1024
-"""Bytes that are read of a recipe: far more than one has."""
+from core.model.errors import printable_line, reason
+from sparkrack.serving.recipe import RecipeChoices, import_recipe, unit_name
+from sparkrack.serving.recipe_registry import named_source, read_file
+from sparkrack.serving.recipe_text import RecipeError
 
 
 @click.command("import")
-@click.argument("recipe", type=click.Path(path_type=Path))
+@click.argument("recipe", metavar="NAME|FILE")
+@click.option(
+    "--registry",
+    "registries",
+    multiple=True,
+    metavar="[NAME=]FOLDER|URL",
+    help="A git folder with recipes and mods; repeatable. A URL is cloned.  [default: the folder around FILE]",
+)
 @click.option("--name", metavar="NAME", help="Name of the unit.  [default: from that of the file]")
 @click.option("--image", metavar="IMAGE", help="With a tag that stays, or a digest.  [default: that of the recipe]")
 @click.option(
     "--version", metavar="VERSION", help="Of the engine in the image.  [default: as the recipe or the tag has it]"
 )
 @click.option("--context", type=click.IntRange(1), help="Tokens of the longest sequence.  [default: of the recipe]")
+@click.option("--sequences", type=click.IntRange(1), help="Sequences at once.  [default: of the recipe]")
+@click.option("--memory", type=float, metavar="SHARE", help="Share of a node, like 0.85.  [default: of the recipe]")
 @click.option("--nodes", metavar="NAMES", help="Nodes in rank order, like spark1,spark2.  [default: placeholders]")
+@click.option(
+    "--files",
+    "folder",
+    metavar="FOLDER",
+    default="",
+    help="For mods and files of the recipe, in the folder of rack.yaml.  [default: recipes/UNIT]",
+)
+@click.option("--force", is_flag=True, help="Write over files that are there and differ.")
 def import_unit(
-    recipe: Path, name: str | None, image: str | None, version: str | None, context: int | None, nodes: str | None
+    recipe: str,
+    registries: tuple[str, ...],
+    name: str | None,
+    image: str | None,
+    version: str | None,
+    context: int | None,
+    sequences: int | None,
+    memory: float | None,
+    nodes: str | None,
+    folder: str,
+    force: bool,
 ) -> None:
-    """Print a recipe as entries of images, models and serving for rack.yaml. Nothing is connected to.
+    """Print a recipe as entries of images, models and serving for rack.yaml.
 
     \b
-      sparkrack serve import recipes/deepseek-v4-flash.yaml --version 0.21.0 --nodes spark1,spark2
+      sparkrack serve import glm-5.3-flash --registry ../eugr-recipes --version 0.33.0 --nodes spark1,spark2
+      sparkrack serve import recipes/deepseek-v4-flash.yaml --version 0.21.0
 
-    RECIPE is a YAML file of sparkrun or of eugr/spark-vllm-docker. What it does not say, or in a way that rack.yaml
-    refuses (an image with the tag latest), has to be given. Each thing in it that has no counterpart in
-    rack.yaml is a warning on stderr. What is printed is valid in rack.yaml, and has to be added by hand.
+    The recipe is a YAML file of sparkrun or of eugr/spark-vllm-docker, or its name in a registry: a folder, or a git
+    URL. Only a URL is connected to. The whole recipe comes over, or it is refused with all that is missing and what to
+    do about each. What has another place in rack.yaml is a warning on stderr. Mods and files of the recipe are written
+    to --files; run this in the folder of rack.yaml. What is printed is valid there, and has to be added by hand.
 
-    Exit 0, or 1 with one line when the recipe cannot be turned into a unit.
+    Exit 0, or 1 when the recipe does not come over whole; then nothing is written.
     """
     chosen = tuple(one.strip() for one in nodes.split(",")) if nodes else ()
-    choices = RecipeChoices(name or unit_name(recipe.stem), image, version, context, chosen)
+    if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
+        raise click.ClickException(f"--files {printable_line(folder)}: is not a path in the folder of rack.yaml")
     try:
-        text = regular_file.read_bytes(recipe, _LARGEST).decode()
-        found = import_recipe(text, choices)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise click.ClickException(printable_line(f"{recipe}: cannot be read: {reason}")) from None
+        with tempfile.TemporaryDirectory() as clones:
+            source = named_source(recipe, registries, Path(clones))
+            unit = name or unit_name(source.path.stem if source.path else recipe)
+            choices = RecipeChoices(unit, image, version, context, sequences, memory, chosen, folder.strip("/"))
+            found = import_recipe(read_file(source.path or Path(recipe)), choices, source)
     except RecipeError as error:
-        raise click.ClickException(printable_line(f"{recipe}: {error}")) from None
+        raise click.ClickException(_refusal(recipe, error)) from None
+    _write(found.files, force=force)
     for warning in found.warnings:
         click.echo(printable_line(f"warning: {recipe}: {warning}"), err=True)
     click.echo(found.yaml(), nl=False)
+
+
+def _refusal(recipe: str, error: RecipeError) -> str:
+    lines = [printable_line(problem) for problem in error.problems]
+    if len(lines) == 1:
+        return printable_line(f"{recipe}: {lines[0]}")
+    return "\n  ".join([printable_line(f"{recipe}: {len(lines)} things do not come over:"), *lines])
+
+
+def _write(files: Mapping[str, bytes], *, force: bool) -> None:
+    """Write all files, or none where one is there with another content. Raises ClickException."""
+    differing = [name for name, content in files.items() if _differs(Path(name), content)]
+    if differing and not force:
+        raise click.ClickException(
+            f"{printable_line(differing[0])}: is there with another content; --force writes over it, --files names "
+            "another folder; nothing was written"
+        )
+    for name, content in files.items():
+        path = Path(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_symlink():
+                path.unlink()
+            path.write_bytes(content)
+            path.chmod(0o755 if name.endswith(".sh") else 0o644)
+        except OSError as error:
+            raise click.ClickException(f"{printable_line(name)}: cannot be written: {reason(error)}") from None
+        click.echo(f"{printable_line(name)}: written", err=True)
+
+
+def _differs(path: Path, content: bytes) -> bool:
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        return True
+    return path.exists() and path.read_bytes() != content

@@ -10,13 +10,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.util.scrub import scrub
 from serving.launch import UNIT_FILES
 from sparkrack.discovery.draft import Gap
-from sparkrack.serving.recipe import RecipeChoices, RecipeError, import_recipe, unit_name
+from sparkrack.serving.recipe import ImportedUnit, RecipeChoices, import_recipe, unit_name
+from sparkrack.serving.recipe_text import RecipeError
 
 TOOL_SECONDS = 5
 QUESTION = f"""for g in {UNIT_FILES}/*.gate.json; do
@@ -151,11 +152,32 @@ def _suggestion(one: EngineContainer, node: str) -> Iterable[str]:
         begin = next((place for place, word in enumerate(words) if word.rpartition("/")[2] in _BEGINS), 0)
         command = shlex.join(words[begin:])
     recipe = json.dumps({"container": one.image, "command": scrub(command)})
+    choices = RecipeChoices(unit_name(one.name), nodes=(node,))
     try:
-        found = import_recipe(recipe, RecipeChoices(unit_name(one.name), nodes=(node,)))
+        found, written = _import_started(recipe, choices)
     except RecipeError as error:
-        return [f"  none: {scrub(str(error))}"]
-    return [*(f"  {line}" for line in found.yaml().splitlines()), *(f"  ({line})" for line in found.warnings)]
+        return [f"  none: {scrub(problem)}" for problem in error.problems]
+    return [
+        *(f"  {line}" for line in found.yaml().splitlines()),
+        *(f"  ({line})" for line in (*written, *found.warnings)),
+    ]
+
+
+_SUGGESTED: Mapping[str, int | float] = {"sequences": 8, "memory": 0.85}
+"""What a command that was started by hand often leaves to the engine, and a suggestion has instead."""
+
+
+def _import_started(recipe: str, choices: RecipeChoices) -> tuple[ImportedUnit, list[str]]:
+    """Return the unit of a command, and a line for each value that it does not have. Raises RecipeError."""
+    try:
+        return import_recipe(recipe, choices), []
+    except RecipeError as error:
+        keys = [problem.partition(":")[0] for problem in error.problems]
+        if not set(keys) <= _SUGGESTED.keys():
+            raise
+    suggested: dict[str, Any] = {key: _SUGGESTED[key] for key in keys}
+    lines = [f"{key}: the command leaves it to the engine; {value} is written" for key, value in suggested.items()]
+    return import_recipe(recipe, replace(choices, **suggested)), lines
 
 
 _BEGINS = frozenset(["vllm", "sglang", "python", "python3"])

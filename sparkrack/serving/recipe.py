@@ -1,4 +1,4 @@
-"""Units of rack.yaml from recipes of sparkrun and of eugr/spark-vllm-docker.
+"""Units of rack.yaml from recipes of sparkrun and of eugr/spark-vllm-docker: whole, or refused with what is missing.
 
 Both are YAML files with a model, an image, defaults, variables and a command line with `{placeholders}`.
 """
@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from core.model.errors import ConfigError, ConfigProblem, counted
 from core.model.loader import load
-from core.model.yaml_reader import explain
-from serving.engines.command_line import judge, split_options
-from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
-from serving.engines.option_table import TITLES, Engine, EngineOption, table
+from core.model.written_secrets import written_secret
+from serving.engines.option_table import TITLES, Engine, table
+from sparkrack.serving.recipe_before import INSIDE_RECIPE, SCRIPT, before_engine
+from sparkrack.serving.recipe_models import RecipeModels, is_hub_cache, is_hub_name, mounted_models, volume_paths
+from sparkrack.serving.recipe_options import RecipeOptions, proof_kind
+from sparkrack.serving.recipe_registry import RecipeSource
+from sparkrack.serving.recipe_text import (
+    CommandWords,
+    RecipeError,
+    RecipeNotes,
+    command_words,
+    entries,
+    filled,
+    read_recipe,
+)
 
 _RUNTIMES: Mapping[str, Engine] = {
     **dict.fromkeys(("vllm", "vllm-distributed", "vllm-ray", "eugr-vllm"), "vllm"),
@@ -38,19 +47,31 @@ _PROGRAMS: Mapping[tuple[str, ...], Engine] = {
 }
 _READ = frozenset(
     {
-        *("name", "description", "maintainer", "metadata", "recipe_version", "model", "model_revision", "runtime"),
-        *("runtime_version", "container", "defaults", "env", "command", "min_nodes", "max_nodes", "mode"),
-        *("solo_only", "cluster_only", "executor_config"),
+        *(
+            "name",
+            "description",
+            "maintainer",
+            "metadata",
+            "recipe_version",
+            "sparkrun_version",
+            "model",
+            "container",
+            "pull_image",
+        ),
+        *("model_revision", "runtime", "runtime_version", "defaults", "env", "command", "min_nodes", "max_nodes"),
+        *("mode", "solo_only", "cluster_only", "executor_config", "distribution_config", "benchmark", "builder"),
+        *("mods", "pre_exec", "volumes", "draft_model", "build_args", "runtime_config", "builder_config"),
     }
 )
-"""Keys of a recipe that are converted, or only describe it."""
-_LOST = {
-    "mods": "no patch is applied at a start; use an image that has it",
-    "build_args": "images are pulled and not built; push one to a registry and name it",
+"""Keys of a recipe that are converted, or do not change what is served."""
+_MISSING = {
     **dict.fromkeys(
-        ("pre_exec", "post_exec", "post_commands", "stop_after_post"), "a unit runs no commands beside its engine"
+        ("post_exec", "post_commands", "stop_after_post"),
+        "nothing runs after a start, which a completion proves; remove it from a copy of the recipe",
     ),
+    "patches": "are files of the author's own tool; put them into a mod with a run.sh, or into the image",
 }
+"""Keys that change what is served, or what happens, and have no counterpart in rack.yaml."""
 _DEFAULTS: Mapping[Engine, Mapping[str, str]] = {
     "vllm": {
         "tensor_parallel": "tensor-parallel-size",
@@ -68,29 +89,12 @@ _DEFAULTS: Mapping[Engine, Mapping[str, str]] = {
     },
 }
 """Options of the defaults of a recipe without a command, where a hyphen for each underscore is not enough."""
-_LAUNCHED = frozenset(
-    ["nnodes", "node-rank", "headless", "master-addr", "master-port", "dist-init-addr", "nccl-init-addr"],
-)
-"""Options that sparkrack sets from the nodes of the unit."""
-_KINDS = {
-    "": "embedding",  # SGLang's flag
-    **dict.fromkeys(("pooling", "embed", "embedding"), "embedding"),
-    **dict.fromkeys(("score", "classify"), "score"),
-}
-"""The kind of a unit by what its engine is told to compute."""
 _VERSION_IN_TAG = re.compile(r"(?<![\d.])v?(0\.\d+\.\d+(?:rc\d+|\.post\d+)?)(?![\d.])")
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_SHELL = re.compile(r"&&|\|\||[;|<>`]|\$[({A-Za-z_]")
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _TOKENS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM]?)")
-_SCALE = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20}
-_CHECKS = 3
-"""Checks of a unit: what the first one finds is left out, the last one must find nothing."""
-
-
-class RecipeError(Exception):
-    """A recipe that cannot be turned into a unit; the message says why, and what to do."""
+_BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmMgG]?)")
+_SCALE = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30}
+_STAND_IN = "registry.invalid/engine:1.0"
+"""The image by which a recipe without one is checked, so that all of what is missing is said at once."""
 
 
 @dataclass(frozen=True)
@@ -98,33 +102,49 @@ class RecipeChoices:
     """What a recipe does not say. None, or empty: taken from the recipe, where it is there.
 
     `image`: with a tag that stays, or a digest. `version`: of the engine in it. `context`: tokens of the longest
-    sequence. `nodes`: in rank order.
+    sequence. `sequences`: at once. `memory`: the share of a node that the engine takes. `nodes`: in rank order.
+    `folder`: for the files that the unit needs, in that of rack.yaml.
     """
 
     name: str
     image: str | None = None
     version: str | None = None
     context: int | None = None
+    sequences: int | None = None
+    memory: float | None = None
     nodes: Sequence[str] = ()
+    folder: str = ""
 
 
 @dataclass(frozen=True)
 class ImportedUnit:
-    """Entries for rack.yaml that are valid there; `warnings`: what the recipe has and they do not, a line each."""
+    """Entries for rack.yaml that are valid there.
+
+    `warnings`: what stands elsewhere than in the recipe, or is set by sparkrack, a line each. `files`: what the unit
+    needs beside rack.yaml, by path from its folder.
+    """
 
     images: tuple[str, ...]
     models: Mapping[str, Mapping[str, str]]
     units: Mapping[str, Mapping[str, Any]]
     warnings: tuple[str, ...]
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
     def yaml(self) -> str:
         """Return the entries as they stand in rack.yaml."""
         return _dump({"images": list(self.images), "models": self.models, "serving": {"units": self.units}})
 
 
-def import_recipe(text: str, choices: RecipeChoices) -> ImportedUnit:
-    """Return the unit of a recipe. Raises RecipeError."""
-    return _Import(_recipe(text), choices).run()
+def import_recipe(text: str, choices: RecipeChoices, source: RecipeSource | None = None) -> ImportedUnit:
+    """Return the unit of a recipe, which serves what the recipe serves. Raises RecipeError with all that is missing.
+
+    Args:
+        text: the recipe.
+        choices: what the recipe does not say, or what is to be otherwise.
+        source: where it stands: its mods and files are looked for there. None: it has none.
+    """
+    recipe, repeated = read_recipe(text)
+    return _Import(recipe, choices, source or RecipeSource(), repeated).run()
 
 
 def unit_name(stem: str) -> str:
@@ -132,38 +152,20 @@ def unit_name(stem: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", stem.lower()).strip("_")[:31].strip("_") or "unit"
 
 
-def _recipe(text: str) -> dict[str, Any]:
-    try:
-        found = YAML(typ="safe", pure=True).load(text)
-    except YAMLError as error:
-        line, what, right = explain(error, text)
-        raise RecipeError(f"line {line}: {what}; {right}") from None
-    except (RecursionError, ValueError):
-        raise RecipeError("is not YAML that can be read; give a recipe") from None
-    if not isinstance(found, dict):
-        raise RecipeError("is not a mapping; give a recipe of sparkrun or of spark-vllm-docker")
-    return {str(key): value for key, value in found.items()}
-
-
 class _Import:
     """One recipe on its way to a unit."""
 
-    def __init__(self, recipe: dict[str, Any], choices: RecipeChoices) -> None:
-        self.recipe, self.choices = recipe, choices
-        self.warnings: list[str] = []
+    def __init__(
+        self, recipe: dict[str, Any], choices: RecipeChoices, source: RecipeSource, repeated: tuple[str, ...]
+    ) -> None:
+        self.recipe, self.choices, self.source = recipe, choices, source
+        self.notes = RecipeNotes([*repeated])
         self.defaults = self._mapping("defaults")
-        self.env = dict(self._environment(self._mapping("env")))
-        self.args: dict[str, Any] = {}
-        self.parallel: dict[str, Any] = {"tensor": 1, "pipeline": 1}
-        self.api: dict[str, Any] = {}
-        self.unit: dict[str, Any] = {}
-        self.model = str(recipe["model"]) if recipe.get("model") else ""
-        self.revision = str(recipe.get("model_revision") or "")
-        self.ray = recipe.get("runtime") in _RAY
-
-    def warn(self, line: str) -> None:
-        if line not in self.warnings:
-            self.warnings.append(line)
+        self.main = str(recipe["model"]) if recipe.get("model") else ""
+        self.env: dict[str, str] = {}
+        self.options = RecipeOptions(
+            self.notes, choices.name, choices.memory is not None, ray=recipe.get("runtime") in _RAY
+        )
 
     def _mapping(self, key: str) -> dict[str, Any]:
         value = self.recipe.get(key) or {}
@@ -172,73 +174,136 @@ class _Import:
         return {str(name): one for name, one in value.items()}
 
     def run(self) -> ImportedUnit:
+        """Return the unit. Raises RecipeError with all that is missing."""
         self._keys()
         image = self._image()
         kind, argv = self._command()
         version = self._version(kind, image)
-        self._options(kind, version, argv)
-        model = self._model()
-        self._executor()
+        self._environment(self._mapping("env"))
+        taken = self.options
+        taken.take(kind, version, argv)
+        models = self._models()
+        model = models.add_served(taken.served, str(self.recipe.get("model_revision") or "") or taken.revision)
+        # Without the option an engine is called by its model as the command has it, and a unit by its model's name.
+        taken.args.setdefault("served-model-name", taken.served or self.main or model)
+        self._further_models(models)
+        before = before_engine(self._mods(), entries(self.recipe.get("pre_exec")), self._fill, self.source)
+        for problem in before.problems:
+            self.notes.missing(problem)
+        models.put_in_container(taken.args, self.env, before)
+        for key, what in taken.unknown_to(kind, version):
+            models.accept.setdefault(key, f"{self.source.title} gives it to its image; by the table it {what}")
+        proof = proof_kind(taken.computed, taken.args, f"{taken.served} {self.main}")
+        if proof != "chat" and (taken.computed == "pooling" or proof_kind(taken.computed, taken.args, "") != proof):
+            self.notes.warn(
+                f"kind: {proof} is written, by the name of the model; write the other one where it is wrong"
+            )
         names = self._nodes()
+        folder = self.choices.folder or f"recipes/{unit_name(self.choices.name)}"
+        files = {f"{folder}/{path}": content for path, content in before.content().items()}
+        also = [name for name in models.entries if name != model]
         unit = {
-            "engine": "vllm-ray" if kind == "vllm" and self.ray and len(names) > 1 else kind,
+            "engine": "vllm-ray" if kind == "vllm" and taken.ray and len(names) > 1 else kind,
+            **({} if proof == "chat" else {"kind": proof}),
             "version": version,
             "image": image,
             "model": model,
+            **({"also": also} if also else {}),
+            **({"files": {INSIDE_RECIPE: folder}} if files else {}),
+            **({"before": ["bash", f"{INSIDE_RECIPE}/{SCRIPT}"]} if before.steps else {}),
             "nodes": names,
-            "parallel": self.parallel,
+            "parallel": taken.parallel,
             "context": self._context(),
-            "sequences": self._sequences(),
+            "sequences": self._sequences(kind),
             **self._memory(kind),
-            **({"args": self.args} if self.args else {}),
-            **({"env": self.env} if self.env else {}),
-            "api": {"port": self.api.pop("port", 30000 if kind == "sglang" else 8000), **self.api},
-            **self.unit,
+            "args": taken.args,
+            "env": self.env,
+            "api": {"port": 30000 if kind == "sglang" else 8000, **taken.api},
+            **{key: taken.keys[key] for key in ("drain",) if key in taken.keys},
+            **self._shared_memory(),
+            "accept": models.accept,
         }
-        source = {"source": self.model, **({"revision": self.revision} if self.revision else {})}
-        found = ImportedUnit((image,), {model: source}, {self.choices.name: unit}, ())
+        found = ImportedUnit((image,), models.entries, {self.choices.name: unit}, (), files)
         self._check(found, unit)
-        return ImportedUnit(found.images, found.models, found.units, tuple(self.warnings))
+        for section in ("args", "env", "accept"):
+            if not unit[section]:
+                del unit[section]
+        if self.notes.problems:
+            raise RecipeError(*self.notes.problems)
+        return replace(found, warnings=tuple(self.notes.warnings))
 
     def _keys(self) -> None:
         for key, value in self.recipe.items():
-            if key in _READ or value in (None, False, [], {}):
+            if value in (None, False, [], {}) or key in _READ:
                 continue
-            shown = ": " + ", ".join(map(str, value)) if key in ("mods", "build_args") and _texts(value) else ""
-            self.warn(f"{key}{shown}: {_LOST.get(key, 'has no counterpart in rack.yaml')}")
+            if key in _MISSING:
+                self.notes.missing(f"{key}: {_MISSING[key]}")
+            else:
+                self.notes.warn(f"{key}: left out: neither sparkrun nor eugr reads it")
+        runtime = self._mapping("runtime_config")
+        if built := [*entries(self.recipe.get("build_args")), *entries(runtime.get("build_args"))]:
+            self.notes.warn(f"build_args: {' '.join(map(str, built))}: belongs to the image, which must have it")
 
     def _image(self) -> str:
         image = self.choices.image or str(self.recipe.get("container") or "")
-        if not image:
-            raise RecipeError("names no container; give --image")
-        if "/" not in image:
-            raise RecipeError(f"container: {image} is in no registry; push the image to one and give --image")
-        return image
+        if image and "/" in image:
+            return image
+        if image:
+            self.notes.missing(f"container: {image} is in no registry; push the image to one and give --image")
+        else:
+            self.notes.missing("container: the recipe names none; give --image")
+        return _STAND_IN
 
-    def _environment(self, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    def _fill(self, text: str) -> str:
+        def missing(name: str) -> None:
+            self.notes.missing(f"command: {{{name}}} has no value in defaults; add it to a copy of the recipe")
+
+        return filled(text, {"model": self.main, **self.defaults}, missing)
+
+    def _environment(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
-            if "$" in text:
-                self.warn(f"env.{name}: variables inside a value are not replaced; left out")
+            if written_secret(name, text, variable=True) is not None:
+                where = "api.key" if name in ("VLLM_API_KEY", "SGLANG_API_KEY") else "models.NAME.token"
+                self.notes.warn(f"env.{name}: left out: a secret is written as a reference, at {where}")
+            elif "$" in text:
+                self.notes.missing(
+                    f"env.{name}: has a variable inside its value, which nothing replaces; write the whole value into "
+                    "a copy of the recipe"
+                )
             else:
-                yield name, text
+                # Those of the command come first: they are set last where the recipe is run.
+                self.env.setdefault(name, text)
 
     def _command(self) -> tuple[Engine, list[str]]:
         runtime = str(self.recipe.get("runtime") or "")
         if runtime and runtime not in _RUNTIMES:
-            raise RecipeError(f"runtime {runtime}: rack.yaml has no such engine; it has vllm, vllm-ray and sglang")
+            self._refuse(f"runtime {runtime}: is not an engine that is imported; vllm, vllm-ray and sglang are")
         if not self.recipe.get("command"):
             if not runtime:
-                raise RecipeError("has neither a command nor a runtime; add one to the recipe")
+                self._refuse("has neither a command nor a runtime; add one to a copy of the recipe")
             return _RUNTIMES[runtime], list(self._default_options(_RUNTIMES[runtime]))
-        words = self._words(self._filled(str(self.recipe["command"])))
+        command = self._fill(str(self.recipe["command"]))
+        if any(line.startswith("command: {") for line in self.notes.problems):
+            raise RecipeError(*self.notes.problems)  # without its values the rest of the command would be misread
+        found = command_words(command)
+        for problem in found.problems:
+            self.notes.missing(problem)
+        self._environment(found.environment)
+        return self._program(found)
+
+    def _program(self, found: CommandWords) -> tuple[Engine, list[str]]:
+        words = [found.words[0].rpartition("/")[2], *found.words[1:]] if found.words else []
         for program, kind in _PROGRAMS.items():
             if tuple(words[: len(program)]) == program:
                 return kind, words[len(program) :]
-        raise RecipeError(
-            f"command: {' '.join(words[:2]) or 'is empty'}: is not an engine of rack.yaml; it has vllm, vllm-ray and "
-            "sglang"
-        )
+        if not found.problems:
+            what = " ".join(words[:2]) or "is empty"
+            self.notes.missing(f"command: {what}: is not an engine that is imported; vllm, vllm-ray and sglang are")
+        raise RecipeError(*self.notes.problems)
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise RecipeError(*self.notes.problems, problem)
 
     def _default_options(self, kind: Engine) -> Iterator[str]:
         for key, value in self.defaults.items():
@@ -246,320 +311,150 @@ class _Import:
             if value is True:
                 yield name
             elif value not in (None, False):
-                yield f"{name}={json.dumps(value) if isinstance(value, dict | list) else value}"
-
-    def _filled(self, command: str) -> str:
-        """Return the command with its placeholders replaced; with `{{` in it, braces are doubled as in eugr's."""
-        values = {**self.defaults, "model": self.model}
-        doubled = "{{" in command
-
-        def filled(found: re.Match[str]) -> str:
-            key = found[1]
-            if key is None:
-                return found[0][0] if doubled else found[0]
-            if values.get(key) in (None, ""):
-                raise RecipeError(f"command: {{{key}}} has no value in defaults; add it to the recipe")
-            value = values[key]
-            return json.dumps(value) if isinstance(value, dict | list) else str(value)
-
-        return _PLACEHOLDER.sub(filled, command)
-
-    def _words(self, command: str) -> list[str]:
-        joined = re.sub(r"\\[ \t]*\n", " ", command)
-        lines = [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-        words: list[str] = []
-        for line in lines:
-            try:
-                found = shlex.split(line, comments=True)
-            except ValueError as error:
-                raise RecipeError(f"command: is not a command line: {error}; correct the recipe") from None
-            plain = re.sub(r"""'[^']*'|"[^"$`]*\"""", "", line)
-            if shell := _SHELL.search(plain):
-                raise RecipeError(f"command: is a shell script ({shell[0]}); leave only the line of the engine")
-            if found[:1] == ["export"]:
-                self._assigned(found[1:])
-            elif found and words:
-                raise RecipeError("command: has more than one line; leave only the line of the engine")
-            else:
-                words = found
-        while words and (words[0] == "exec" or _ASSIGNMENT.fullmatch(words[0])):
-            self._assigned([word for word in (words.pop(0),) if word != "exec"])
-        return words
-
-    def _assigned(self, words: Sequence[str]) -> None:
-        for word in words:
-            if found := _ASSIGNMENT.fullmatch(word):
-                self.env[found[1]] = found[2]
+                yield f"{name}={json.dumps(value) if isinstance(value, dict | list) else self._fill(str(value))}"
 
     def _version(self, kind: Engine, image: str) -> str:
+        """Return the version; where it is missing the newest one, by which the rest is judged."""
         known = list(table(kind).releases)
-        range_of = f"{known[0]} to {known[-1]}"
         tag = image.rpartition(":")[2] if ":" in image.rpartition("/")[2] else ""
         in_tag = _VERSION_IN_TAG.search(tag)
         version = self.choices.version or str(self.recipe.get("runtime_version") or "") or (in_tag[1] if in_tag else "")
-        if not version:
-            raise RecipeError(f"does not say which {TITLES[kind]} is in its image; give --version ({range_of})")
+        what = f"the recipe does not say which {TITLES[kind]} is in its image"
         try:
-            release = table(kind).judging(version)
+            if version and table(kind).judging(version):
+                return version
+            what = f"{TITLES[kind]} {version}: its options are unknown" if version else what
         except ValueError as error:
-            raise RecipeError(f"{error}; give --version ({range_of})") from None
-        if release is None:
-            raise RecipeError(f"{TITLES[kind]} {version}: its options are unknown; give --version ({range_of})")
-        return version
+            what = str(error)
+        self.notes.missing(f"version: {what}; give --version ({known[0]} to {known[-1]})")
+        return known[-1]
 
-    def _options(self, kind: Engine, version: str, argv: Sequence[str]) -> None:
-        options = table(kind).of(table(kind).judging(version) or "")
-        words = list(argv)
-        if kind == "vllm" and words and not words[0].startswith("-"):
-            self._served(words.pop(0))
-        words = [word.replace(part, full, 1) for word in words for part, full in (_spelled(options, word),)]
-        for name, path, values in split_options(kind, options, ["model", *words] if kind == "vllm" else words):
-            option = options.get(name)
-            if not name:
-                raise RecipeError(f"command: {' '.join(values)} belongs to no option; correct the recipe")
-            if option is None:
-                (problem, *_) = judge(kind, version, ["model", name] if kind == "vllm" else [name]).problems
-                self.warn(f"{name}: left out: {problem.message}")
-            elif not values and option.count not in (0, "?", "*"):
-                self.warn(f"{name}: has no value; left out")
+    def _models(self) -> RecipeModels:
+        draft = str(self.recipe.get("draft_model") or "")
+        volumes = [*entries(self.recipe.get("volumes")), *entries(self._mapping("executor_config").get("volumes"))]
+        mounted = mounted_models(volumes, self.main, draft)
+        for volume in volumes:
+            _, inside = volume_paths(volume)
+            if inside not in mounted and not is_hub_cache(inside):
+                self.notes.missing(
+                    f"volumes: {volume}: a unit has models, and files beside rack.yaml; put the files there, list them "
+                    "at files of the unit, and remove this from a copy of the recipe"
+                )
+        return RecipeModels(self.notes, self.source, self.main, mounted)
+
+    def _further_models(self, models: RecipeModels) -> None:
+        declared = self._mapping("distribution_config").get("models")
+        listed = entries(declared.get("entries")) if isinstance(declared, Mapping) else []
+        for entry in [*entries(self.recipe.get("draft_model")), *listed]:
+            entry = entry if isinstance(entry, Mapping) else {"name": entry}
+            name = self._fill(str(entry.get("name") or ""))
+            if is_hub_name(name):
+                models.add(name, str(entry.get("revision") or ""))
             else:
-                self._option(_long(options, name, option), option, path.removeprefix("."), values, options)
+                self.notes.missing(f"model {name or 'without a name'}: is not one on the hub; write OWNER/NAME")
 
-    def _option(
-        self, name: str, option: EngineOption, path: str, values: list[str], options: Mapping[str, EngineOption]
-    ) -> None:
-        value = values[0] if values else ""
-        if not self._owned(name, value):
-            return
-        key = name.removeprefix("--")
-        if path:
-            self._nested(key, path, value)
-            return
-        if option.kind == "off" and (on := _opposite(options, option)):
-            self.args[on.removeprefix("--")] = False
-        elif option.count == 0:
-            self.args[key] = True
-        elif option.count in ("+", "*") and len(values) > 1:
-            self.args[key] = [_typed(option, one) for one in values]
-        elif key in self.args:
-            self.warn(f"{name}: stands twice; the first one is taken")
-        else:
-            self.args[key] = _typed(option, value)
+    def _mods(self) -> list[Any]:
+        return entries(self.recipe.get("mods")) or entries(self._mapping("runtime_config").get("mods"))
 
-    def _nested(self, key: str, path: str, value: str) -> None:
-        place = self.args.setdefault(key, {})
-        *parents, last = path.split(".")
-        for parent in parents:
-            place = place.setdefault(parent, {}) if isinstance(place, dict) else None
-        if not isinstance(place, dict):
-            self.warn(f"--{key}.{path}: does not go with the other values of --{key}; left out")
-            return
-        place[last] = _json(value)
-
-    def _owned(self, name: str, value: str) -> bool:
-        """Take an option that another key of the unit stands for; return whether it belongs into `args` instead."""
-        match name.removeprefix("--"):
-            case "tensor-parallel-size" | "tp-size":
-                self.parallel["tensor"] = _number(name, value)
-            case "pipeline-parallel-size" | "pp-size":
-                self.parallel["pipeline"] = _number(name, value)
-            case "enable-expert-parallel":
-                self.parallel["expert"] = True
-            case "expert-parallel-size" | "ep-size":
-                self.parallel |= {"expert": True} if _number(name, value) > 1 else {}
-            case "data-parallel-size" | "dp-size":
-                if _number(name, value) > 1:
-                    raise RecipeError(f"{name} {value}: a unit has one copy of its model; make a unit of each")
-            case "max-model-len" | "context-length":
-                self.unit["context"] = value
-            case "max-num-seqs" | "max-running-requests":
-                self.unit["sequences"] = _number(name, value)
-            case "gpu-memory-utilization" | "mem-fraction-static":
-                self.unit["memory"] = value
-            case "kv-cache-memory-bytes":
-                self.unit["kv"] = value
-            case "host":
-                self.api["listen"] = "local" if value in ("127.0.0.1", "localhost", "::1") else "management"
-            case "port":
-                self.api["port"] = _number(name, value)
-            case "api-key":
-                variable = f"{self.choices.name.upper()}_KEY"
-                self.api["key"] = {"env": variable}
-                self.warn(f"{name}: a secret does not belong in a file; the unit takes it from {variable}")
-            case "distributed-executor-backend":
-                self.ray = value == "ray"
-            case "model" | "model-path":
-                self._served(value)
-            case "revision":
-                self.revision = value
-            case "shutdown-timeout":
-                self.unit["drain"] = f"{max(1, _number(name, value))}s"
-            case "runner" | "task" | "is-embedding":
-                self._kind(name, value)
-            case "config":
-                raise RecipeError("--config names a file with more options; write them into the command")
-            case key:
-                return key not in _LAUNCHED
-        return False
-
-    def _kind(self, name: str, value: str) -> None:
-        """Take what the engine is to compute; vLLM's word for models that pool does not say which of the two it is."""
-        if value in ("auto", "generate"):
-            return
-        kind = _KINDS.get(value)
-        if kind is None:
-            raise RecipeError(f"{name} {value}: a unit is a chat, a completion, an embedding or a score")
-        self.unit["kind"] = kind
-        if value == "pooling":
-            self.warn(f"{name} {value}: kind: {kind} is written; write kind: score for a model that ranks documents")
-
-    def _served(self, model: str) -> None:
-        if not self.model:
-            self.model = model
-        elif model != self.model:
-            self.warn(f"command: serves {model}; the unit serves {self.model}, the model of the recipe")
-
-    def _model(self) -> str:
-        if not _HUB_NAME.fullmatch(self.model):
-            raise RecipeError(
-                f"model {self.model or 'is missing'}: is not the name of a model on the hub; write OWNER/NAME"
-            )
-        return self.model.rpartition("/")[2].lower()
-
-    def _executor(self) -> None:
+    def _shared_memory(self) -> dict[str, str]:
+        found: dict[str, str] = {}
         for key, value in self._mapping("executor_config").items():
-            size = re.fullmatch(r"([0-9]+)(?:\.[0-9]+)?([gm])b?", str(value).lower())
+            size = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([gm])b?", str(value).lower())
             if key == "shm_size" and size:
-                self.unit["shm"] = size[1] + size[2].upper()
-            else:
-                self.warn(f"executor_config.{key}: the launcher sets the options of the container")
+                found["shm"] = _binary_size(float(size[1]) * _SCALE[size[2].upper()], up=True)
+            elif key != "volumes":
+                self.notes.warn(f"executor_config.{key}: the launcher sets the options of the container")
+        return found
 
     def _nodes(self) -> list[str]:
-        count = self.parallel["tensor"] * self.parallel["pipeline"]
+        count = self.options.parallel["tensor"] * self.options.parallel["pipeline"]
         ranks = counted(count, "rank")
         if not 1 <= count <= 8:
-            raise RecipeError(f"has {ranks}; a rack has 1 to 8 nodes with a rank each")
+            self.notes.missing(f"has {ranks}; a rack has 1 to 8 nodes with a rank each")
+            self.options.parallel |= {"tensor": 1, "pipeline": 1}
+            return ["spark1"]
         if self.choices.nodes and len(self.choices.nodes) != count:
-            raise RecipeError(f"has {ranks}, and --nodes names {len(self.choices.nodes)}; name a node for each rank")
+            self.notes.missing(f"has {ranks}, and --nodes names {len(self.choices.nodes)}; name a node for each rank")
         least = self.recipe.get("min_nodes") or (2 if self.recipe.get("cluster_only") else 1)
         if isinstance(least, int) and least > count:
-            self.warn(f"min_nodes: the recipe asks for {least} nodes, its command has {ranks}")
+            self.notes.warn(f"min_nodes: the recipe asks for {least} nodes, its command has {ranks}")
         if not self.choices.nodes:
-            self.warn("nodes: a recipe names none; write those of your rack")
-        return list(self.choices.nodes) or [f"spark{number}" for number in range(1, count + 1)]
+            self.notes.warn("nodes: a recipe names none; write those of your rack")
+        named = len(self.choices.nodes) == count
+        return list(self.choices.nodes) if named else [f"spark{number}" for number in range(1, count + 1)]
 
     def _context(self) -> int:
-        written = self.unit.pop("context", "")
+        written = self.options.keys.pop("context", "")
         if self.choices.context:
             return self.choices.context
-        found = _TOKENS.fullmatch(str(written))
-        if not found:
-            raise RecipeError("does not say how long a sequence can be; give --context")
-        return int(float(found[1]) * _SCALE[found[2]])
+        if found := _TOKENS.fullmatch(str(written)):
+            return int(float(found[1]) * _SCALE[found[2]])
+        self.notes.missing("context: the recipe does not say how long a sequence can be; give --context")
+        return 4096
 
-    def _sequences(self) -> int:
-        if "sequences" not in self.unit:
-            self.warn("sequences: the recipe leaves it to the engine; 8 is written")
-        return int(self.unit.pop("sequences", 8))
+    def _sequences(self, kind: Engine) -> int:
+        written = self.options.keys.pop("sequences", None)
+        if self.choices.sequences or written:
+            return int(self.choices.sequences or written)
+        self.notes.missing(f"sequences: the recipe leaves it to {TITLES[kind]} how many run at once; give --sequences")
+        return 1
 
     def _memory(self, kind: Engine) -> dict[str, Any]:
-        share, size = self.unit.pop("memory", None), self.unit.pop("kv", None)
+        share, size = self.options.keys.pop("memory", None), self.options.keys.pop("kv", None)
         if size is not None and kind == "vllm":
-            found = _TOKENS.fullmatch(str(size)) or re.fullmatch(r"([0-9.]+)([gG])", str(size))
-            scale = {**_SCALE, "g": 10**9, "G": 2**30}
-            gib = int(float(found[1]) * scale[found[2]] / 2**30) if found else 0
-            if gib < 1:
-                raise RecipeError("--kv-cache-memory-bytes: is not a size of at least 1 GiB; write another")
-            return {"kv": f"{gib}G"}
+            return self._cache(str(size))
+        if self.choices.memory is not None:
+            return {"memory": self.choices.memory}
         if share is None:
-            self.warn("memory: the recipe leaves it to the engine; 0.85 is written")
+            self.notes.missing(
+                f"memory: the recipe leaves it to {TITLES[kind]} how much of a node it takes; give --memory, like 0.85"
+            )
             return {"memory": 0.85}
         try:
             number = float(share)
         except ValueError:
-            raise RecipeError(f"{share} is not a share of the memory; write a number like 0.85") from None
-        if number > HIGHEST_SHARE:
-            left = (1 - number) * MEMORY_GIB
-            self.warn(f"memory: {share} leaves {left:.1f} GiB for the host; {HIGHEST_SHARE:.2f} is written")
-        return {"memory": min(number, HIGHEST_SHARE)}
+            self.notes.missing(f"memory: {share} is not a share of the memory; give --memory, like 0.85")
+            return {"memory": 0.85}
+        return {"memory": number}
+
+    def _cache(self, size: str) -> dict[str, Any]:
+        found = _BYTES.fullmatch(size)
+        wanted = float(found[1]) * _SCALE[found[2]] if found else 0
+        if wanted < 2**30:
+            self.notes.missing(f"kv: --kv-cache-memory-bytes {size} is not a size of at least 1 GiB; write another")
+            return {"kv": "1G"}
+        written = _binary_size(wanted, up=False)
+        if less := int(wanted) % 2**20:
+            self.notes.warn(f"kv: {size} is written as {written}, {less} bytes less")
+        return {"kv": written}
 
     def _check(self, found: ImportedUnit, unit: dict[str, Any]) -> None:
-        """Leave out what rack.yaml refuses in `args`, `env` and `api.port`. Raises RecipeError for the rest."""
+        """Note what rack.yaml refuses of these entries, in a rack that has nothing else."""
         start = f"serving.units.{self.choices.name}."
-        for attempt in range(_CHECKS):
-            problems = _problems(found)
-            for problem in problems:
-                where = problem.path.removeprefix(start)
-                section, _, key = where.partition(".")
-                line = f"{problem.what}; {problem.right}"
-                if attempt + 1 < _CHECKS and section in ("args", "env") and key in unit.get(section, {}):
-                    del unit[section][key]
-                    self.warn(f"{where}: left out: {line}")
-                elif attempt + 1 < _CHECKS and where == "api.port":
-                    unit["api"]["port"] = 8000
-                    self.warn(f"{where}: 8000 is written: {line}")
-                elif section == "images":
-                    raise RecipeError(f"container: {line}; give --image")
-                elif section not in ("args", "env") or attempt + 1 == _CHECKS:
-                    raise RecipeError(f"{where}: {line}")
-            if not problems:
-                break
-        for section in ("args", "env"):
-            if section in unit and not unit[section]:
-                del unit[section]
+        for problem in _problems(found):
+            where = problem.path.removeprefix(start)
+            section, _, key = where.partition(".")
+            line = f"{problem.what}; {problem.right}"
+            if any(known.startswith(f"{where}: ") for known in self.notes.problems):
+                continue
+            if section == "env" and key in unit["env"]:
+                del unit["env"][key]
+                self.notes.warn(f"{where}: left out: {line}")
+            elif where == "api.port":
+                unit["api"]["port"] = 8000
+                self.notes.warn(f"{where}: 8000 is written: {line}")
+            elif section == "images":
+                self.notes.missing(f"container: {line}; give --image")
+            elif where == "memory":
+                self.notes.missing(f"memory: {line}, with --memory")
+            else:
+                self.notes.missing(f"{where}: {line}")
 
 
-def _spelled(options: Mapping[str, EngineOption], word: str) -> tuple[str, str]:
-    """Return the name in a word as it is written, and as a parser takes it: abbreviations are allowed there."""
-    written = word.partition("=")[0].partition(".")[0]
-    name = "--" + written[2:].replace("_", "-") if written.startswith("--") else written
-    if not written.startswith("--") or name in options:
-        return written, written
-    near = [other for other in options if other.startswith(name)]
-    return written, near[0] if len({options[other].dest for other in near}) == 1 else written
-
-
-def _long(options: Mapping[str, EngineOption], name: str, option: EngineOption) -> str:
-    """Return the long name of an option by which args of rack.yaml have it."""
-    usual = "--" + option.dest.replace("_", "-")
-    if (same := options.get(usual)) and (same.dest, same.kind) == (option.dest, option.kind):
-        return usual
-    names = [other for other, one in options.items() if (one.dest, one.kind) == (option.dest, option.kind)]
-    return next((other for other in (name, *names) if other.startswith("--")), name)
-
-
-def _opposite(options: Mapping[str, EngineOption], option: EngineOption) -> str:
-    """Return the flag that an option of kind `off` turns off; empty if there is none."""
-    return next((name for name, one in options.items() if (one.dest, one.kind) == (option.dest, "on")), "")
-
-
-def _typed(option: EngineOption, value: str) -> Any:
-    if option.takes_json:
-        found = _json(value)
-        return found if isinstance(found, dict | list) else value
-    read = {"int": int, "size": int, "float": float}.get(option.kind.partition("|")[0])
-    try:
-        return read(value) if read else value
-    except ValueError:
-        return value  # a size with its unit, or judged with the rest of the unit
-
-
-def _json(value: str) -> Any:
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
-
-
-def _number(name: str, value: str) -> int:
-    try:
-        return int(value)
-    except ValueError:
-        raise RecipeError(f"{name} {value}: is not a whole number; correct the recipe") from None
-
-
-def _texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+def _binary_size(size: float, *, up: bool) -> str:
+    """Return bytes as rack.yaml has them: in G where they are whole ones, else in M."""
+    found = -int(-size // 2**20) if up else int(size // 2**20)
+    return f"{found // 1024}G" if found % 1024 == 0 else f"{found}M"
 
 
 def _dump(value: object) -> str:
@@ -596,6 +491,10 @@ def _problems(found: ImportedUnit) -> tuple[ConfigProblem, ...]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rack.yaml"
         path.write_text(_dump(rack) + found.yaml(), encoding="utf-8")
+        for name, content in found.files.items():
+            file = Path(folder) / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content)
         try:
             load(path)
         except ConfigError as error:

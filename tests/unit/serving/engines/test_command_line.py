@@ -387,3 +387,16 @@ def test_the_table_has_what_was_compared_with_the_parser_of_each_release(engine:
 def test_the_address_of_the_first_node_is_refused_in_args(engine: Engine, version: str, key: str) -> None:
     with pytest.raises(EngineArgumentsError, match=f"--{key} follows from the first node of the unit"):
         render(engine, version, {key: "10.0.0.1"})
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("no-enable-prefix-caching", "--disable-prefix-caching"),
+        ("no-disable-custom-all-reduce", "--enable-custom-all-reduce"),
+        ("no-enable-flashinfer-autotune", "--disable-flashinfer-autotune"),
+    ],
+)
+def test_the_hint_for_a_negated_option_sets_the_same(key: str, meant: str) -> None:
+    (problem,) = judge("vllm", "0.33.0", ["model", f"--{key}"]).problems
+    assert problem.message == (f"--{key} is not an option of vLLM 0.33.0: removed after 0.32.0; did you mean {meant}?")
