@@ -36,7 +36,7 @@ from tests.unit.model import serving_racks
 
 CASES = "tests/cases/autopsy/ends.md"
 TEXTS = "tests/cases/autopsy/questions.md"
-ENDS = {name: case[0] for name, case in (*KNOWN.items(), *UNKNOWN.items())}
+ENDS = {name: case[0] for name, case in KNOWN.items()} | {name: case[0] for name, case in UNKNOWN.items()}
 SOURCES = (
     EvidenceSource("boot evidence", SourceState.READ, "2 lines", 1.25),
     EvidenceSource("netconsole at spark1", SourceState.ABSENT, "no line was received"),

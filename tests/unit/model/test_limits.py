@@ -162,7 +162,7 @@ def test_a_section_that_a_rack_does_not_have_is_named() -> None:
         rack.options(WatchOptions)
     assert str(caught.value) == f"{rack.source} has no section for WatchOptions"
     with pytest.raises(LookupError) as caught:
-        rack.declared(type(rack))  # type: ignore[arg-type]
+        rack.declared(type(rack))
     assert str(caught.value) == "Rack is the options of no role"
 
 

@@ -63,7 +63,7 @@ def test_while_a_run_executes_the_command_fails_the_host() -> None:
 
 def test_what_a_listener_takes_is_not_printed() -> None:
     host: Any = Host()
-    heard: list[tuple[EventKind, str]] = []
+    heard: list[tuple[EventKind, str | None]] = []
     events.subscribe(host.state, lambda _, event: heard.append((event.kind, event.detail)))
     refusals.refuse(host, "a", untouched="b")
     refusals.fail_unknown(host, "c", untouched="")

@@ -104,7 +104,7 @@ class Node:
         authority = site.authority
         if journal_stream.encrypted(has):
             assert authority.pem
-            signed = authority.sign(site.key, here.name, here.address)
+            signed = authority.sign(site.key, here.name, str(here.address))
             made += [
                 ManagedFile(journal_stream.AUTHORITY, authority.pem),
                 ManagedFile(journal_stream.CERTIFICATE, signed),

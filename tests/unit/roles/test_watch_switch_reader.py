@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,10 +23,12 @@ from core.ops.operation import Changeset
 from roles.watch import notifications, rules, switch_reader, switch_reader_apply
 from roles.watch.facts import METRICS_FILES, MODES, NOTIFICATIONS, OVERRIDES, OWN, PASSWORDS, PATHS, UNITS, WatchFacts
 from roles.watch.switch_reader_apply import SwitchReaderFacts
+from tests import generated
 from tests.unit.roles.test_watch_server import NONE, RUNNING, answer, texts
 from tests.unit.roles.watch_tools import rack, written
 
 PROGRAM = Path(__file__).parents[3] / "roles/watch/files/switch_reader.py"
+READINGS = "tests/cases/watch/switch_reader.md"
 READER = ("    mtu: 9000\n    l2mtu", "    reader: {password: {env: READER}}\n    mtu: 9000\n    l2mtu")
 SECRET = "s3cret-0f-the-reader"
 VALUES = {SecretRef(env="READER"): SECRET}
@@ -243,3 +247,159 @@ def test_rate_and_fec_are_those_of_a_link_that_is_up(link: dict[str, str], wante
     names["_ports"](metrics, {"name": "crs812", "legs": {"qsfp56-dd-1-1": "spark1/1"}}, connection)
     found = re.findall(r"^sparkrack_switch_leg_(up|bits_per_second|fec)\{.*\} (\S+)$", metrics.text(), re.MULTILINE)
     assert [" ".join(one) for one in found] == wanted
+
+
+@pytest.fixture
+def reader() -> dict[str, Any]:
+    """The names of the program."""
+    names: dict[str, Any] = {"__name__": "switch_reader"}
+    exec(compile(PROGRAM.read_text(), str(PROGRAM), "exec"), names)  # noqa: S102
+    return names
+
+
+TARGET: dict[str, Any] = {
+    "name": "crs812",
+    "supplies": 2,
+    "legs": {"qsfp56-dd-1-1": "spark1/1", "qsfp56-dd-1-3": "spark2/0"},
+    "address": "127.0.0.1",
+    "port": 1,
+    "sha256": "0" * 64,
+    "user": "watcher",
+}
+ANSWERS: dict[str, list[dict[str, str]]] = {
+    "/system/resource": [{"uptime": "1w2d3h4m5s", "version": '7.24 "x"\\', "board-name": "CRS812\x1b" + "x" * 90}],
+    "/system/health": [
+        {"name": "cpu-temperature", "value": "47"},
+        {"name": "board-temperature1", "value": "-1.5"},
+        {"name": "fan1-speed", "value": "3900"},
+        {"name": "fan-speed", "value": "n/a"},
+        {"name": "psu1-state", "value": "ok"},
+        {"name": "psu2-state", "value": "fail"},
+        {"name": "fan1-speeds", "value": "unknown"},
+    ],
+    "/interface/ethernet": [
+        {
+            ".id": "*1",
+            "default-name": "qsfp56-dd-1-1",
+            "name": "to-spark1",
+            "rx-drop": "1",
+            "tx-drop": "x",
+            "tx-drop-queue7-packet": "8",
+            "rx-fcs-error": "9",
+            "rx-pause": "10",
+            "tx-pause": "11",
+            "rs-fec-uncorrected": "12",
+            "rx-align-error": "",
+        },
+        {".id": "*2", "default-name": "qsfp56-dd-1-3", "name": "to-spark2", "tx-drop-packet": "0"},
+        {".id": "*3", "default-name": "qsfp56-dd-1-5", "name": "other", "rx-drop": "5"},
+    ],
+    "monitor *1,*2": [
+        {"name": "to-spark1", "status": "link-ok", "rate": "100Gbps", "fec": "fec91"},
+        {"name": "to-spark2", "status": "no-link"},
+        {"name": "other", "status": "link-ok"},
+    ],
+}
+"""What the menus of a switch answer."""
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "a healthy switch": {},
+    "a switch that refuses the login": {"/system/resource": ("login", "login as watcher refused")},
+    "sensors that cannot be used": {"/system/health": ("answer", "/system/health: HTTP 500")},
+    "a switch that is gone in the middle": {"/interface/ethernet": ("unreachable", "no answer: timed out")},
+    "links that cannot be used": {"monitor *1,*2": ("answer", "/interface/ethernet/monitor: HTTP 400")},
+    "no resource": {"/system/resource": []},
+    "two resources": {"/system/resource": ANSWERS["/system/resource"] * 2},
+    "no version": {"/system/resource": [{"uptime": "5s"}]},
+    "no uptime": {"/system/resource": [{"uptime": "soon", "version": "7"}]},
+    "no sensor": {"/system/health": []},
+    "more sensors than are read": {
+        "/system/health": [{"name": f"fan{number}-speed", "value": str(number)} for number in range(66)]
+    },
+    "one port and no counter of drops": {
+        "/interface/ethernet": [{".id": "*1", "default-name": "qsfp56-dd-1-1", "name": "x", "rx-pause": "1"}],
+        "monitor *1": [{"name": "x", "status": "unknown"}],
+    },
+    "ports without an ID": {"/interface/ethernet": [{"default-name": "qsfp56-dd-1-1", "rx-drop": "1"}]},
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_what_a_switch_answers_as_metrics(
+    reader: dict[str, Any], name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def answer(path: str, *fields: str) -> Any:
+        asked.append(f"{path}: {' '.join(fields)}")
+        found = {**ANSWERS, **PROBLEMS[name]}[path]
+        if isinstance(found, tuple):
+            raise reader["SwitchProblemError"](*found)
+        return found
+
+    def connect(target: dict[str, Any], password: str) -> SimpleNamespace:
+        asked.append(f"{target['name']} with the password {password}")
+        return SimpleNamespace(
+            get=lambda path, fields: answer(path, *fields),
+            monitor=lambda path, ids, fields: answer(f"monitor {','.join(ids)}", path, *fields),
+            close=lambda: asked.append("closed"),
+        )
+
+    monkeypatch.setitem(reader, "Connection", connect)
+    text = reader["read_switch"](TARGET, "of the reader").text()
+    stamps = re.findall(r"^sparkrack_switch_reading_timestamp_seconds\{switch=\"crs812\"\} (\S+)$", text, re.MULTILINE)
+    assert [abs(float(stamp) - time.time()) < 600 for stamp in stamps] == [True]
+    text = text.replace(stamps[0], "now")
+    if name != "a healthy switch":
+        text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("# "))
+    generated.check_in_test(READINGS, f"{text}{capsys.readouterr().err}" + "".join(f"asked: {one}\n" for one in asked))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", None),
+        ("5s", 5),
+        ("1m", 60),
+        ("1h1s", 3601),
+        ("1d", 86400),
+        ("2w1d", 15 * 86400),
+        ("1s1m", None),
+        ("5", None),
+    ],
+)
+def test_a_time_of_routeros_in_seconds(reader: dict[str, Any], text: str, seconds: float | None) -> None:
+    assert reader["_seconds"](text) == seconds
+
+
+def test_what_is_published_is_a_small_file_and_nothing_old_stays(reader: dict[str, Any], tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target.prom"
+
+    def refused() -> str:
+        target.write_text("old")
+        with pytest.raises(reader["ReaderError"]) as caught:
+            reader["publish"](source, target)
+        assert not target.exists()
+        return str(caught.value)
+
+    source.write_bytes(b"x" * 2**20)
+    reader["publish"](source, target)
+    assert target.read_bytes() == source.read_bytes()
+    assert target.stat().st_mode & 0o777 == 0o644
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target.prom"]
+    source.write_bytes(b"x" * (2**20 + 1))
+    assert refused() == f"{source}: no file of metrics"
+    source.unlink()
+    os.mkfifo(source)
+    assert refused() == f"{source}: no file of metrics"
+    source.unlink()
+    source.symlink_to(tmp_path / "other")
+    assert refused() == f"{source}: Too many levels of symbolic links"
+    source.unlink()
+    target.write_text("old")
+    for _ in range(2):
+        reader["publish"](source, target)
+        assert not target.exists()
+    source.write_text("new")
+    with pytest.raises(reader["ReaderError"]) as caught:
+        reader["publish"](source, tmp_path / "none/target.prom")
+    assert str(caught.value) == f"{tmp_path}/none/target.prom: No such file or directory"
