@@ -7,12 +7,12 @@ printed instead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from core.model.role import roles
+from core.ops.run_context import run_value
 from core.util.event import Event
 
 if TYPE_CHECKING:
@@ -22,12 +22,18 @@ if TYPE_CHECKING:
 
 Listener = Callable[["Host", Event], None]
 
-_listeners: WeakKeyDictionary[State, Listener] = WeakKeyDictionary()
+
+@dataclass
+class _RunEvents:
+    """The listener of a run, and the operations whose changes are not known yet: host and hash of the operation."""
+
+    listener: Listener | None = None
+    open: set[tuple[str, str]] = field(default_factory=set)
 
 
 def subscribe(state: State, listener: Listener) -> None:
     """Hand the events of the operations of this run to `listener` from now on, instead of printing them."""
-    _listeners[state] = listener
+    run_value(state, _RunEvents).listener = listener
 
 
 def emit(host: Host, *entries: Event) -> tuple[Event, ...]:
@@ -35,7 +41,7 @@ def emit(host: Host, *entries: Event) -> tuple[Event, ...]:
     caller to print."""
     role = operation_title(host.state, host.current_op_hash)[0] if host.current_op_hash else ""
     entries = tuple(entry if entry.role else replace(entry, role=role) for entry in entries)
-    listener = _listeners.get(host.state)
+    listener = run_value(host.state, _RunEvents).listener
     if listener is None:
         return entries
     for entry in entries:
@@ -55,18 +61,15 @@ def _keys_by_title() -> dict[str, str]:
     return {role.title: role.key for role in roles()}
 
 
-_open: WeakKeyDictionary[State, set[tuple[str, str]]] = WeakKeyDictionary()
-
-
 def opens(host: Host) -> None:
     """Note that the changes of the operation in progress on a host are not known yet: they depend on an earlier
     operation.
 
     Its events during execution need not have been shown in the preview.
     """
-    _open.setdefault(host.state, set()).add((host.name, host.current_op_hash or ""))
+    run_value(host.state, _RunEvents).open.add((host.name, host.current_op_hash or ""))
 
 
 def is_open(host: Host, op_hash: str) -> bool:
     """Whether that was noted of this operation."""
-    return (host.name, op_hash) in _open.get(host.state, set())
+    return (host.name, op_hash) in run_value(host.state, _RunEvents).open

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from gevent.lock import Semaphore
 from paramiko import SSHException
@@ -13,6 +12,7 @@ from pyinfra.api.host import Host
 
 from core.model.errors import NO_SUDO
 from core.ops.refusals import refused_in_preview
+from core.ops.run_context import run_value
 from core.ops.shell import run_script
 from core.probes import protocol
 from core.probes.protocol import Reading, UnknownError
@@ -64,9 +64,16 @@ class _Cache:
     changed: bool = False
 
 
+@dataclass
+class _KnownHost:
+    """What is kept of a host. An operation about all hosts may read this host while its own operation does, so each
+    host has a lock."""
+
+    lock: Semaphore = field(default_factory=Semaphore)
+    cache: _Cache | None = None
+
+
 _registered: dict[str, Probe] = {}
-_hosts: WeakKeyDictionary[Host, _Cache] = WeakKeyDictionary()
-_locks: WeakKeyDictionary[Host, Semaphore] = WeakKeyDictionary()
 
 
 def register(role: str, probe: Probe) -> None:
@@ -84,11 +91,11 @@ def read(host: Host, role: str) -> HostReading:
     """
     if refused_in_preview(host):
         raise UnknownError("no preview of the changes could be shown")
-    # An operation about all hosts may read this host while its own operation does, so each host has a lock.
-    with _locks.setdefault(host, Semaphore()):
-        cache = _hosts.get(host)
+    known = run_value(host, _KnownHost)
+    with known.lock:
+        cache = known.cache
         if cache is None or cache.executing != host.state.is_executing:
-            cache = _hosts[host] = _Cache(host.state.is_executing)
+            cache = known.cache = _Cache(host.state.is_executing)
         if role not in cache.readings and not cache.fault:
             to_run = {role: _registered[role]} if cache.changed else _registered
             reading, cache.fault = _ask_node(
@@ -143,7 +150,7 @@ def _without(probe: Probe, constant: Mapping[str, bytes | None]) -> Probe:
 
 def cached(host: Host, role: str) -> HostReading | None:
     """Return the reading of another host in this stage of the run, if it is still valid; sends nothing."""
-    cache = _hosts.get(host)
+    cache = run_value(host, _KnownHost).cache
     return cache.readings.get(role) if cache and cache.executing == host.state.is_executing else None
 
 
@@ -152,7 +159,7 @@ def invalidate(host: Host) -> None:
 
     While a plan is made nothing changes, so the cache is not dropped.
     """
-    cache = _hosts.get(host)
+    cache = run_value(host, _KnownHost).cache
     if cache and host.state.is_executing:
         cache.readings.clear()
         cache.fault = ""

@@ -7,6 +7,8 @@ enabled and running; one in a restart loop does not run. Files below /etc/system
 
 from __future__ import annotations
 
+import hashlib
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from core.ops.operation import Changeset
 from core.ops.shell import quote, sudo_script
 from core.probes.systemd_units import MARKS, SystemdUnit
 from core.util.event import Action, Event, EventKind, FieldValue, acted, file_acted
-from core.util.managed_file import ManagedFile
+from core.util.managed_file import FileState, ManagedFile
 
 UNITS = "/etc/systemd/system"
 Reason = str | FieldValue
@@ -234,6 +236,19 @@ class ManagedService:
         yield from remote_files.put_files(first)
         yield from install.commands
         yield from remote_files.put_files([file for file in files if not _is_first(file, install)])
+
+
+def secret_file(
+    path: str, content: bytes, actual: FileState | None, *, mode: str, group: str = "root", check: str = ""
+) -> ServiceChanges:
+    """Return what writes a file with secrets, of which only the hash is read; neither its content nor its hash is ever
+    shown. actual: its state, None for missing. group, check: as in `remote_files.put`."""
+    if actual == FileState(f"{mode} root:{group}", hashlib.sha256(content).hexdigest()):
+        return NO_CHANGES
+    action = Action.WRITE if actual is None else Action.REWRITE
+    folder = sudo_script(f"umask 022; mkdir -p {quote(posixpath.dirname(path))}")
+    put = remote_files.put(path, content, mode=mode, check=check, group=group)
+    return ServiceChanges(file_acted(action, path), (folder, put))
 
 
 def unit_file(unit: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from weakref import WeakKeyDictionary
-
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, PyinfraCommand
 from pyinfra.api.host import Host
@@ -11,12 +9,14 @@ from pyinfra.api.state import State
 
 from core.model.errors import printable
 from core.ops.events import emit
+from core.ops.run_context import run_value
 from core.util.event import Event, EventKind
 
-_printed: WeakKeyDictionary[Host, set[tuple[bool, str]]] = WeakKeyDictionary()
-"""Reasons printed for a host in each stage: a node that cannot be read stops each operation for the same reason, which
-is printed once.
-"""
+
+class _Printed(set[tuple[bool, str]]):
+    """Reasons printed for a host in each stage: a node that cannot be read stops each operation for the same reason,
+    which is printed once.
+    """
 
 
 def refuse(host: Host, *reasons: str, untouched: str = "") -> PyinfraCommand:
@@ -48,7 +48,7 @@ def refused_in_preview(host: Host) -> bool:
 
 
 def _stop_host(host: Host, kind: EventKind, reasons: tuple[str, ...], untouched: str) -> PyinfraCommand:
-    printed = _printed.setdefault(host, set())
+    printed = run_value(host, _Printed)
     for reason in reasons:
         reported = (host.state.is_executing, reason)
         for event in emit(host, Event(kind, detail=f"{reason}; {untouched}" if untouched else reason)):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from pyinfra.api.host import Host
-from pyinfra.api.state import State
+
+from core.ops.run_context import run_value
 
 
 @dataclass
@@ -45,9 +45,10 @@ class Rollout:
             self.done.add(node)
 
 
-_rollouts: WeakKeyDictionary[State, dict[str, Rollout]] = WeakKeyDictionary()
+class _Rollouts(dict[str, Rollout]):
+    """The progress of each role in a run."""
 
 
 def rollout(host: Host, role: str) -> Rollout:
     """Return the progress of a role in the run of this host."""
-    return _rollouts.setdefault(host.state, {}).setdefault(role, Rollout())
+    return run_value(host.state, _Rollouts).setdefault(role, Rollout())

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from core.model.errors import printable_line
+from core.ops.run_context import run_value
 from core.util.command_error import CommandError
 
 if TYPE_CHECKING:
@@ -305,18 +305,24 @@ def release_error(head: str, own: Holder, code: int, output: str) -> str | None:
     return f"{head}: the lock could not be released ({why}); sparkrack unlock {own.id}"
 
 
-_ours: WeakKeyDictionary[State, tuple[str, Callable[[], str]]] = WeakKeyDictionary()
+@dataclass
+class _OwnLock:
+    """The ID of the run that holds the lock for this one, and why it no longer does."""
+
+    run: str | None = None
+    lost: Callable[[], str] = lambda: ""
 
 
 def register_run(state: State, run: str, lost: Callable[[], str] = lambda: "") -> None:
     """Note that this pyinfra run is the one that holds the lock as `run`. `lost`: returns why it no longer
     holds the lock; empty while it does."""
-    _ours[state] = run, lost
+    own = run_value(state, _OwnLock)
+    own.run, own.lost = run, lost
 
 
 def lost(state: State) -> str:
     """Why this pyinfra run must send nothing more: it has lost its lock. Empty while it holds it, or runs without."""
-    return _ours[state][1]() if state in _ours else ""
+    return run_value(state, _OwnLock).lost()
 
 
 def expiry_reason(head: str, silence: float) -> str:
@@ -339,4 +345,4 @@ def other_holder(state: State, text: str | None) -> Holder | None:
     if text is None:
         return None
     found = holder(text)
-    return None if (state in _ours and found.id == _ours[state][0]) or found == inherited() else found
+    return None if found.id == run_value(state, _OwnLock).run or found == inherited() else found

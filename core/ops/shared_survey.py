@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 from gevent.lock import Semaphore
 from pyinfra.api.host import Host
@@ -13,6 +12,7 @@ from pyinfra.api.state import State
 from core.model import Rack
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
+from core.ops.run_context import run_value
 from core.probes.protocol import UnknownError
 
 T = TypeVar("T")
@@ -22,13 +22,12 @@ class SharedSurvey(Generic[T]):
     """A value for each stage of each run: its plan, and its execution."""
 
     def __init__(self) -> None:
-        self._stages: WeakKeyDictionary[State, dict[bool, T]] = WeakKeyDictionary()
         self._making = Semaphore()
 
     def get(self, state: State, make: Callable[[], T]) -> T:
         """Return the value of this stage. Raises what `make` raises, and then makes it again for the next host."""
         with self._making:
-            stages = self._stages.setdefault(state, {})
+            stages: dict[bool, T] = run_value(state, dict, self)
             if state.is_executing not in stages:
                 stages[state.is_executing] = make()
             return stages[state.is_executing]

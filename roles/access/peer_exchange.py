@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from weakref import WeakKeyDictionary
 
 from gevent.lock import Semaphore
 from pyinfra.api.host import Host
@@ -12,6 +11,7 @@ from pyinfra.api.state import State
 
 from core.model import Rack
 from core.ops import host_facts
+from core.ops.run_context import run_value
 from core.probes.protocol import UnknownError
 from core.util import regular_file
 from roles.access import node_key
@@ -50,16 +50,13 @@ class _Rounds:
     seen: dict[tuple[bool, str], PeerFacts] = field(default_factory=dict)
 
 
-_runs: WeakKeyDictionary[State, _Rounds] = WeakKeyDictionary()
-
-
 def for_step(host: Host, rack: Rack, step: str) -> PeerFacts:
     """The fleet as it is before the operation `step` changes anything: the first host that asks reads all of them.
 
     The hosts go through an operation at the same time. One that reads the others when it is its turn would find them
     half changed.
     """
-    rounds = _runs.setdefault(host.state, _Rounds())
+    rounds = run_value(host.state, _Rounds)
     with rounds.lock:
         stage = (host.state.is_executing, step)
         if stage not in rounds.seen:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from gevent.lock import Semaphore
 from pyinfra.api.host import Host
-from pyinfra.api.state import State
 
 from core.model import Node, Rack
 from core.ops import apt, host_facts, remote_files
 from core.ops.managed_service import ManagedService, ServiceChanges
 from core.ops.operation import Changeset, operation_on_host
+from core.ops.run_context import run_value
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import ManagedFile
@@ -22,8 +21,7 @@ from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.stream_facts import KEY_PERMISSIONS, StreamFacts
 
 _making = Semaphore()
-_certificates: WeakKeyDictionary[State, bool] = WeakKeyDictionary()
-"""Whether the rack had a CA when the run began."""
+_HAD_AUTHORITY = "blackbox: whether the rack had a CA when the run began"
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def _read(host: Host, rack: Rack, node: Node) -> NodeStreams:
     if not journal_stream.encrypted(rack):
         return NodeStreams(facts, authority, had_authority=False)
     with _making:
-        had = _certificates.setdefault(host.state, authority.pem is not None)
+        had = run_value(host.state, lambda: authority.pem is not None, _HAD_AUTHORITY)
         trusts = facts.before(journal_stream.AUTHORITY) is not None
         if host.state.is_executing and authority.pem is None and not authority.signing_fault(trusts):
             authority.make()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from dataclasses import dataclass, field
 
 from gevent.lock import Semaphore
 from pyinfra.api.host import Host
 
 from core.hardware import gb10
 from core.ops import host_facts, run_lock
+from core.ops.run_context import run_value
 from core.probes.protocol import UnknownError
 from core.util import resources
 from roles.preflight import parse
@@ -57,8 +57,12 @@ class _Kept:
     facts: MachineFacts | Exception
 
 
-_kept: WeakKeyDictionary[Host, _Kept] = WeakKeyDictionary()
-_locks: WeakKeyDictionary[Host, Semaphore] = WeakKeyDictionary()
+@dataclass
+class _KnownNode:
+    """What is kept of one node."""
+
+    lock: Semaphore = field(default_factory=Semaphore)
+    kept: _Kept | None = None
 
 
 def look(host: Host) -> MachineFacts:
@@ -67,10 +71,11 @@ def look(host: Host) -> MachineFacts:
     Raises UnknownError or ValueError for unknown facts; a node that does not answer is not waited for again.
     """
     stage = host.state.is_executing
-    with _locks.setdefault(host, Semaphore()):
-        kept = _kept.get(host)
+    node = run_value(host, _KnownNode)
+    with node.lock:
+        kept = node.kept
         if kept is None or kept.stage != stage:
-            kept = _kept[host] = _Kept(stage, _machine_facts(host))
+            kept = node.kept = _Kept(stage, _machine_facts(host))
     if isinstance(kept.facts, Exception):
         raise kept.facts
     return kept.facts

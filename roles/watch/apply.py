@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
@@ -11,15 +10,14 @@ from pyinfra.api.host import Host
 
 from core.model import Node, Rack
 from core.model.secrets import SecretRef
-from core.ops import apt, host_facts, remote_files
-from core.ops.managed_service import NO_CHANGES, ManagedService, ServiceChanges
+from core.ops import apt, host_facts
+from core.ops.managed_service import NO_CHANGES, ManagedService, ServiceChanges, secret_file
 from core.ops.operation import Changeset, managed_operation, operation_on_host
 from core.ops.shared_survey import SharedSurvey
 from core.ops.shell import sudo_script
-from core.util.event import Action, acted, file_acted
-from core.util.managed_file import FileState
+from core.util.event import Action, acted
 from roles.watch import ROLE, desired, node_metrics, notifications, rules, scrape, services
-from roles.watch.facts import WatchFacts
+from roles.watch.facts import FactsAndSecret, WatchFacts
 from roles.watch.options import WatchOptions
 from roles.watch.switch_reader_apply import run_switch_reader
 
@@ -80,44 +78,26 @@ def run_prometheus(facts: WatchFacts) -> Changeset:
     return changes.changeset("metrics are collected, and alerts evaluated")
 
 
-@dataclass(frozen=True)
-class ServerFacts:
-    """Facts of a node, and the configuration of Alertmanager with its secrets; None where this node is not the
-    server."""
-
-    facts: WatchFacts
-    wanted: bytes | None
-
-    @property
-    def state(self) -> FileState:
-        """The desired state of the configuration."""
-        digest = hashlib.sha256(self.wanted or b"").hexdigest()
-        return FileState(f"{notifications.MODE} root:{desired.GROUP}", digest)
-
-
-def _read(host: Host, rack: Rack, node: Node) -> ServerFacts:
+def _read(host: Host, rack: Rack, node: Node) -> FactsAndSecret:
     facts = WatchFacts(host_facts.read(host, "watch"), rack, node)
     if not facts.serves:
-        return ServerFacts(facts, None)
+        return FactsAndSecret(facts, None)
     values = _secrets.get(host.state, lambda: notifications.secret_values(rack))
-    return ServerFacts(facts, notifications.alertmanager_text(rack, values))
+    return FactsAndSecret(facts, notifications.alertmanager_text(rack, values))
 
 
 @operation_on_host(_read)
-def run_alertmanager(here: ServerFacts) -> Changeset:
+def run_alertmanager(here: FactsAndSecret) -> Changeset:
     """Run Alertmanager with the declared receivers; stop it on a node that is no longer the server."""
     facts = here.facts
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
     if here.wanted is None:
         return _removal(facts, services.ALERTMANAGER)
-    secret = NO_CHANGES
-    if facts.notifications != here.state:
-        # Never its content, nor a hash of it.
-        action = Action.REWRITE if facts.notifications is not None else Action.WRITE
-        mode, check = notifications.MODE, notifications.CHECK
-        put = remote_files.put(desired.NOTIFICATIONS, here.wanted, mode=mode, check=check, group=desired.GROUP)
-        secret = ServiceChanges(file_acted(action, desired.NOTIFICATIONS), (put,))
+    mode, check = notifications.MODE, notifications.CHECK
+    secret = secret_file(
+        desired.NOTIFICATIONS, here.wanted, facts.notifications, mode=mode, group=desired.GROUP, check=check
+    )
     state = facts.state(services.ALERTMANAGER, [desired.alertmanager_dropin(facts.rack)])
     install = _install(facts, desired.ALERTMANAGER)
     return services.ALERTMANAGER.differences(state, install=install, also=secret).changeset("alerts are sent")

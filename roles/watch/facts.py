@@ -147,3 +147,11 @@ class WatchFacts:
         for name in OWN_UNITS if reads else (node_metrics.SERVICE, node_metrics.TIMER):
             for path in dict.fromkeys(line.partition(":")[0] for line in desired.of_unit(listing, name).splitlines()):
                 yield f"{path} changes {name}, which is a unit of this role; remove that file"
+
+
+@dataclass(frozen=True)
+class FactsAndSecret:
+    """Facts of a node, and the content of a file with secrets that it is to have; None where it has none."""
+
+    facts: WatchFacts
+    wanted: bytes | None

@@ -9,12 +9,12 @@ from core.routeros.errors import SentenceError, UnreadableError
 from core.routeros.menus import (
     DEVICE_MODE,
     IDENTITY,
+    PACKAGE,
     RESOURCE,
     ROUTERBOARD,
     SAFE_MODE,
     SCHEDULER,
     Menu,
-    MenuField,
     Row,
     Sentence,
 )
@@ -30,18 +30,6 @@ SYSTEM = Menu(
     key=(),
     fixed=True,
     fields={"architecture-name": FACT, "free-hdd-space": STATE, "uptime": STATE},
-)
-PACKAGES = Menu(
-    "/system/package",
-    key=("name",),
-    fixed=True,
-    fields={
-        "name": FACT,
-        "version": FACT,
-        "disabled": MenuField(ValueKind.FLAG, default="no", read_only=True),
-        # From 7.18 on packages that could be installed are printed, too.
-        "available": MenuField(ValueKind.FLAG, default="no", read_only=True),
-    },
 )
 FILES = Menu("/file", key=("name",), fields={"name": FACT, "size": FACT})
 
@@ -87,7 +75,7 @@ def read_unit(ask: Ask) -> SwitchUnit:
     """Read the unit. Raises UnreadableError for an answer no switch would give, and the exceptions of `ask`."""
     reading = read_switch(ask, ())
     system = _single_row(ask, SYSTEM)
-    rows = ask(PACKAGES.sentence())
+    rows = ask(PACKAGE.sentence())
     mode = _if_there(ask, (f"{DEVICE_MODE.path}/print", "=.proplist=mode,fetch,flagged"))
     installed = [row for row in rows if _flag_value(row, "available") == "no"]
     return SwitchUnit(
@@ -117,7 +105,7 @@ def _flag_value(row: Mapping[str, str], name: str) -> str:
     try:
         return canonical(ValueKind.FLAG, row.get(name, "no"))
     except ValueError as fault:
-        raise UnreadableError(f"{PACKAGES.path} {name}: {fault}") from None
+        raise UnreadableError(f"{PACKAGE.path} {name}: {fault}") from None
 
 
 def _whole_number(row: Mapping[str, str], name: str) -> int:

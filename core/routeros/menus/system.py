@@ -23,6 +23,7 @@ PACKAGE = Menu(
         "name": FACT,
         "version": FACT,
         "disabled": MenuField(ValueKind.FLAG, default="no", read_only=True),
+        # From 7.18 on packages that could be installed are printed, too.
         "available": MenuField(ValueKind.FLAG, default="no", read_only=True),
     },
 )

@@ -19,6 +19,7 @@ from pyinfra.api.state import State
 
 from core.ops import host_facts
 from core.ops.host_facts import HostReading, Probe, _Cache
+from core.ops.run_context import run_value
 from core.probes.protocol import UnknownError
 from tests.unit.ops.shells import stand_in
 
@@ -77,7 +78,9 @@ def why_unknown(host: Any, role: str = "one") -> str:
 @pytest.mark.parametrize(("read_while_executing", "executing"), [(False, True), (True, False)])
 def test_a_reading_of_another_stage_of_the_run_is_not_used(read_while_executing: bool, executing: bool) -> None:
     host: Any = Host(SimpleNamespace(is_executing=executing))
-    host_facts._hosts[host] = _Cache(read_while_executing, readings={"fabric": HostReading({}, {})})
+    run_value(host, host_facts._KnownHost).cache = _Cache(
+        read_while_executing, readings={"fabric": HostReading({}, {})}
+    )
     assert host_facts.cached(host, "fabric") is None
 
 
@@ -86,7 +89,7 @@ def test_the_reading_of_a_role_in_this_stage_is_used_again(executing: bool) -> N
     host: Any = Host(SimpleNamespace(is_executing=executing))
     assert host_facts.cached(host, "fabric") is None, "a host that was never read"
     reading = HostReading({}, {})
-    host_facts._hosts[host] = _Cache(executing, readings={"fabric": reading})
+    run_value(host, host_facts._KnownHost).cache = _Cache(executing, readings={"fabric": reading})
     assert host_facts.cached(host, "fabric") is reading
     assert host_facts.cached(host, "time") is None
 

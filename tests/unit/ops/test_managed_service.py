@@ -348,3 +348,9 @@ def test_a_service_that_goes_leaves_nothing_also_where_its_removal_is_killed(dec
 def test_every_mark_is_of_one_service() -> None:
     marks = [service.mark for service in SERVICES.values() if service.mark]
     assert len(marks) == len(set(marks))
+
+
+def test_an_instance_has_the_file_of_its_template() -> None:
+    assert unit_file("sparkrack-lossless@enp1s0f0np0.service") == f"{UNITS}/sparkrack-lossless@.service"
+    assert unit_file("toy.service") == f"{UNITS}/toy.service"
+    assert "lossless-sparkrack-lossless@enP2p1s0f0np0.service" in REMOVED

@@ -26,6 +26,7 @@ from roles.watch.facts import (
     PASSWORDS,
     PATHS,
     UNITS,
+    FactsAndSecret,
     WatchFacts,
 )
 from tests.generated import REPOSITORY
@@ -104,7 +105,7 @@ def changes(facts: WatchFacts, url: str = URL) -> list[Changeset]:
     return [
         apply.run_exporter.changeset(facts),
         apply.run_prometheus.changeset(facts),
-        apply.run_alertmanager.changeset(apply.ServerFacts(facts, wanted)),
+        apply.run_alertmanager.changeset(FactsAndSecret(facts, wanted)),
     ]
 
 
@@ -221,7 +222,7 @@ def test_the_file_with_secrets_is_written_and_never_shown(wrong: str, url: str) 
         "reload prometheus-alertmanager.service",
     ]
     assert "hooks.example.org" not in repr(alertmanager.events)
-    put = texts(alertmanager)[1]
+    put = texts(alertmanager)[2]
     assert 'chown root:prometheus "$new"; chmod 640 "$new"; amtool check-config "$new" > /dev/null 2>&1 || {' in put
     assert "hooks.example.org" not in put
 

@@ -21,8 +21,18 @@ from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
 from roles.watch import notifications, rules, switch_reader, switch_reader_apply
-from roles.watch.facts import METRICS_FILES, MODES, NOTIFICATIONS, OVERRIDES, OWN, PASSWORDS, PATHS, UNITS, WatchFacts
-from roles.watch.switch_reader_apply import SwitchReaderFacts
+from roles.watch.facts import (
+    METRICS_FILES,
+    MODES,
+    NOTIFICATIONS,
+    OVERRIDES,
+    OWN,
+    PASSWORDS,
+    PATHS,
+    UNITS,
+    FactsAndSecret,
+    WatchFacts,
+)
 from tests import generated
 from tests.unit.roles.test_watch_server import NONE, RUNNING, answer, texts
 from tests.unit.roles.watch_tools import rack, written
@@ -51,7 +61,7 @@ class Node:
     passwords: str = "600 root:root"
     permissions: str = "root:root"
 
-    def facts(self, changed: dict[str, bytes | None] | None = None) -> SwitchReaderFacts:
+    def facts(self, changed: dict[str, bytes | None] | None = None) -> FactsAndSecret:
         """What is read of it; `changed`: files with another content."""
         files: dict[str, bytes | None] = dict.fromkeys(PATHS)
         # A server has the files of its programs.
@@ -78,10 +88,10 @@ class Node:
         reading = HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {})
         facts = WatchFacts(reading, self.found, self.found.nodes[self.name])
         reads = facts.serves and switch_reader.switches(self.found)
-        return SwitchReaderFacts(facts, switch_reader.passwords_text(self.found, VALUES) if reads else None)
+        return FactsAndSecret(facts, switch_reader.passwords_text(self.found, VALUES) if reads else None)
 
 
-def changeset(here: SwitchReaderFacts) -> Changeset:
+def changeset(here: FactsAndSecret) -> Changeset:
     return switch_reader_apply.run_switch_reader.changeset(here)
 
 
