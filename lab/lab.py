@@ -250,9 +250,9 @@ class Lab:
 
     def _plan(self, nodes: int, given: Path | None) -> None:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""
-        if given:
-            # A file that cannot be used stops here, under the name its owner knows it by.
-            nodes = len(load(given).nodes)
+        # A file that cannot be used stops here, under the name its owner knows it by.
+        own = load(given) if given else None
+        nodes = len(own.nodes) if own else nodes
         if not ns.exists(self.paths.namespace):
             require_host(nodes)
         text = regular_file.read_text(given) if given else rack_file.invented(nodes)
@@ -261,6 +261,8 @@ class Lab:
                 raise LabError("a lab of another rack is running here; `sparkrack lab down` ends it")
             self.down()
         make_for_caller(self.paths.folder)
+        if own:
+            rack_file.copy_unit_files(own, self.paths.folder)
         rack_file.write(self.paths.plan, text)
         self.paths.give_to_caller()
         self.layout  # noqa: B018 - a rack that cannot be loaded stops here, before anything is built

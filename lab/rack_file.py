@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
@@ -13,6 +14,7 @@ from core.hardware.crs812 import CRS812
 from core.model import Rack
 from lab.errors import LabError
 from lab.paths import LabPaths
+from serving.options import served_units
 
 SPLIT = "4x100G"
 CAGES = tuple(cage for cage, kind in CRS812.cages.items() if kind is QSFP56_DD)
@@ -100,6 +102,21 @@ def own(
     out = StringIO()
     yaml.dump(data, out)
     return out.getvalue()
+
+
+def copy_unit_files(rack: Rack, folder: Path) -> None:
+    """Bring what units mount from the folder of a rack file to the same place of another folder."""
+    top = rack.source.parent.resolve()
+    for source in (source for unit in served_units(rack).values() for source in unit.files.values()):
+        target = folder / source.relative_to(top)
+        if target == source:
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(source, target)
+        else:
+            shutil.copy2(source, target)
 
 
 def write(path: Path, text: str) -> None:

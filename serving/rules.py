@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
@@ -123,7 +124,7 @@ def _unit(
     yield from _names(partial, unit)
     yield from _split(partial, unit)
     yield from _options(unit)
-    yield from faults(unit)
+    yield from faults(unit, _secret_files(serving))
     yield from idle_entries(unit, partial.records.get(unit.model))
     refused = [*_environment(unit), *unprovable(unit, len(unit.ranks(partial.nodes)))]
     yield from refused
@@ -145,6 +146,15 @@ def _unit(
         yield from unfit_model(unit, record)
     if record and found:
         yield from _fit(partial, unit, record, found)
+
+
+def _secret_files(serving: ServingOptions) -> set[pathlib.Path]:
+    """Return the files in which secrets of units and of the gateway are kept."""
+    found = [unit.api.key for unit in serving.units.values()]
+    if serving.gateway:
+        found += serving.gateway.keys.values()
+        found += [serving.gateway.certificate.key] if serving.gateway.certificate else []
+    return {ref.file.resolve() for ref in found if ref and ref.file}
 
 
 def _near(word: str, known: Mapping[str, object] | tuple[str, ...], otherwise: str) -> str:

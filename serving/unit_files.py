@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -50,8 +50,13 @@ class UnitMount:
     digest: str
 
 
-def faults(unit: ServedUnit) -> Iterator[RuleViolation]:
-    """Yield what is wrong with the files of a unit. Their content is not read."""
+def faults(unit: ServedUnit, secrets: Collection[Path] = ()) -> Iterator[RuleViolation]:
+    """Yield what is wrong with the files of a unit. Their content is not read.
+
+    Args:
+        unit: the unit.
+        secrets: the files that hold secrets, in full, as far as rack.yaml refers to them.
+    """
     size = count = 0
     places = sorted(unit.files)
     for inside, source in unit.files.items():
@@ -63,6 +68,10 @@ def faults(unit: ServedUnit) -> Iterator[RuleViolation]:
             what, _, right = str(error).rpartition("; ")
             yield RuleViolation(("files", inside), what, right)
             continue
+        for relative, _ in listed:
+            if (source / relative if source.is_dir() else source) in secrets:
+                what = f"{truncate(relative)} is a secret that rack.yaml refers to, and would be on each node"
+                yield RuleViolation(("files", inside), what, "keep it in another folder")
         count += len(listed)
         size += sum(state.st_size for _, state in listed)
     if count > MOST_FILES:

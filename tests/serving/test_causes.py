@@ -164,6 +164,9 @@ PRINTED = {
         "the image has no program ray",
         "the image has no module sglang",
     ),
+    ("the program that runs before the engine failed", "its own lines are above in the log"): (
+        "sparkrack: the program of before ended with 3",
+    ),
     ("the image is of another architecture", "use an image for the CPU of the node (arm64)"): ("exec format error",),
     ("the node has no device for docker to hand over", "`sparkrack verify --only rdma`"): (
         'gathering device information while adding custom device "/dev/infiniband"',

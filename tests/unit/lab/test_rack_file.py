@@ -9,8 +9,9 @@ import pytest
 from core.model import load
 from lab.errors import LabError
 from lab.paths import LabPaths
-from lab.rack_file import invented, own, write
+from lab.rack_file import copy_unit_files, invented, own, write
 from roles.driver.options import DriverOptions
+from tests.unit.model import serving_racks
 from tests.unit.model.racks import SWITCH, loaded
 
 USERS = """\
@@ -109,6 +110,24 @@ def test_everything_else_is_as_it_was_written(tmp_path: Path) -> None:
 def test_doing_it_again_changes_nothing(tmp_path: Path) -> None:
     once = owned(SWITCH, tmp_path)
     assert owned(once, tmp_path) == once
+
+
+def test_what_units_mount_is_copied_beside_the_rack_of_the_lab(tmp_path: Path) -> None:
+    (tmp_path / "own/patches/glm").mkdir(parents=True)
+    (tmp_path / "own/patches/glm/run.sh").write_text("echo")
+    (tmp_path / "own/t.jinja").write_text("x")
+    (tmp_path / "lab/patches/glm").mkdir(parents=True)
+    (tmp_path / "lab/patches/glm/old").touch()
+    text = serving_racks.text(
+        {"one": serving_racks.unit(files={"/workspace/fix": "patches/glm", "/workspace/t.jinja": "t.jinja"})}
+    )
+    rack = load(serving_racks.put(tmp_path / "own", text))
+    copy_unit_files(rack, tmp_path / "lab")
+    copied = {str(path.relative_to(tmp_path / "lab")) for path in (tmp_path / "lab").rglob("*") if path.is_file()}
+    assert copied == {"patches/glm/run.sh", "t.jinja"}
+    assert load(serving_racks.put(tmp_path / "lab", text))
+    copy_unit_files(rack, tmp_path / "own")
+    assert (tmp_path / "own/patches/glm/run.sh").read_text() == "echo", "a lab in the folder of its rack file"
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -315,6 +315,19 @@ def test_files_that_cannot_be_mounted_are_refused_where_they_are_declared(
     assert what.startswith(expected)
 
 
+def test_a_secret_is_not_mounted_with_the_files_beside_it(tmp_path: Path, patches: Path) -> None:
+    (patches / "api.key").write_text("sk-quiet-horse-1234567890")
+    key = {"port": 8000, "listen": "management", "key": {"file": "patches/glm/api.key"}}
+    expected = (
+        f"/workspace/fix {P}.files./workspace/fix: api.key is a secret that rack.yaml refers to, and would be on each "
+        "node; keep it in another folder"
+    )
+    assert faults(tmp_path, files={"/workspace/fix": "patches/glm"}, api=key) == [expected]
+    single = {"/workspace/key": "patches/glm/api.key"}
+    assert len(faults(tmp_path, files=single, api=key)) == 1
+    assert faults(tmp_path, files={"/workspace/fix": "patches/glm/vllm"}, api=key) == []
+
+
 def test_a_name_beside_a_mounted_folder_is_not_inside_it(tmp_path: Path, patches: Path) -> None:
     assert faults(tmp_path, files={"/workspace/fix": "patches/glm", "/workspace/fix2": "patches/glm"}) == []
     assert faults(tmp_path, files={"/models2": "patches/glm"}) == []
