@@ -72,12 +72,6 @@ _LAUNCHED = frozenset(
     ["nnodes", "node-rank", "headless", "master-addr", "master-port", "dist-init-addr", "nccl-init-addr"],
 )
 """Options that sparkrack sets from the nodes of the unit."""
-_KINDS = {
-    "": "embedding",  # SGLang's flag
-    **dict.fromkeys(("pooling", "embed", "embedding"), "embedding"),
-    **dict.fromkeys(("score", "classify"), "score"),
-}
-"""The kind of a unit by what its engine is told to compute."""
 _VERSION_IN_TAG = re.compile(r"(?<![\d.])v?(0\.\d+\.\d+(?:rc\d+|\.post\d+)?)(?![\d.])")
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -394,24 +388,11 @@ class _Import:
                 self.revision = value
             case "shutdown-timeout":
                 self.unit["drain"] = f"{max(1, _number(name, value))}s"
-            case "runner" | "task" | "is-embedding":
-                self._kind(name, value)
             case "config":
                 raise RecipeError("--config names a file with more options; write them into the command")
             case key:
                 return key not in _LAUNCHED
         return False
-
-    def _kind(self, name: str, value: str) -> None:
-        """Take what the engine is to compute; vLLM's word for models that pool does not say which of the two it is."""
-        if value in ("auto", "generate"):
-            return
-        kind = _KINDS.get(value)
-        if kind is None:
-            raise RecipeError(f"{name} {value}: a unit is a chat, a completion, an embedding or a score")
-        self.unit["kind"] = kind
-        if value == "pooling":
-            self.warn(f"{name} {value}: kind: {kind} is written; write kind: score for a model that ranks documents")
 
     def _served(self, model: str) -> None:
         if not self.model:
