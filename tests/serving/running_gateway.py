@@ -42,7 +42,7 @@ CLIENTS = {"alice": "alice-Quiet.horse~1234+/=", "ci.nightly": "0f" * 24}
 UNIT_KEYS = {"one": 'sk-"quiet\\$horse;{1}#~'}
 """What nginx takes for more than a character, in quotes or without."""
 PATIENCE = 60.0
-ROUTER_COMMAND = (gateway_router.PROGRAM, gateway_router.SOCKET, gateway_router.MODELS, gateway.RUN)
+ROUTER_COMMAND = (gateway_router.PROGRAM, gateway_router.SOCKET, gateway_router.MODELS)
 MODELS = {"one": ("qwen",), "two": ("glm",), "echo": ("echo", "owner/echo 2", "größe")}
 """The names of the model of each unit."""
 
@@ -170,7 +170,7 @@ class RunningGateway:
         self.trusted = self.root / "trusted.pem"
         self.trusted.write_bytes(self.pem[self.pem.index(b"-----BEGIN CERTIFICATE") :])
         Path(rooted(gateway.RUN, self.root)).mkdir(parents=True)
-        for file in gateway_router.files(self.rack, self.gateway, gateway.RUN):
+        for file in gateway_router.files(self.rack, self.gateway):
             self.write(file.path, file.content, int(file.mode, 8))
         self.start_router()
         self.log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -348,11 +348,11 @@ class RunningGateway:
 
 
 @contextmanager
-def running_gateway() -> Iterator[RunningGateway]:
+def running_gateway(kind: type[RunningGateway] = RunningGateway) -> Iterator[RunningGateway]:
     """A gateway that runs; its folder can be read by the processes of nginx, which are not root."""
     root = Path(mkdtemp(prefix="sparkrack-gateway-"))
     root.chmod(0o755)
-    made = RunningGateway(root)
+    made = kind(root)
     try:
         made.start()
         yield made
