@@ -79,7 +79,7 @@ class Echo(BaseHTTPRequestHandler):
 
 def allowed_port(after: int) -> int:
     """An unused port that rack.yaml accepts: none that the kernel gives to outgoing connections."""
-    for port in range(after, after + 100):
+    for port in range(after, after + 25):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     raise AssertionError("no port is free")
@@ -117,8 +117,10 @@ class RunningGateway:
     engines: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ports = {name: allowed_port(18000 + 100 * number) for number, name in enumerate(("one", "two", "echo"))}
-        self.port = allowed_port(18300)
+        # Another process of tests may look for ports at the same time.
+        first = 20000 + os.getpid() % 80 * 100
+        self.ports = {name: allowed_port(first + 25 * number) for number, name in enumerate(("one", "two", "echo"))}
+        self.port = allowed_port(first + 75)
         self.pem = gateway_certificate.self_signed_pem(self.gateway, "127.0.0.1")
         self.faults = self.root / "faults"
         self.faults.mkdir()
