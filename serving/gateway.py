@@ -120,6 +120,7 @@ def files(rack: Rack, gateway: ServingGateway) -> tuple[ManagedFile, ...]:
 def _configuration(rack: Rack, gateway: ServingGateway) -> str:
     units, body = _units(rack), mebibytes(gateway.body)
     routed = [path for path in CLIENT_PATHS if path != "models"]
+    routes = dict.fromkeys(gateway_router.units_by_model(units).values())
     return resources.file_text(
         "serving",
         "templates/gateway.nginx.conf",
@@ -143,20 +144,44 @@ def _configuration(rack: Rack, gateway: ServingGateway) -> str:
         routed="|".join(("models(?:/[^?]*)?", *routed)),
         errors="".join(error.text() for error in (*_errors(gateway, units), *_unit_errors(rack, units))),
         units="".join(_locations(rack, unit) for unit in units),
+        routes="".join(text for names in routes for text in _route(rack, names)),
     )
 
 
 def _locations(rack: Rack, unit: ServedUnit) -> str:
-    engine = resources.file_text(
+    engine = _engine(unit, f"503 $gateway_closed_{unit.name}", f"502 504 =503 @down-{unit.name}")
+    api = f"{api_address(rack, unit)}:{unit.api.port}"
+    return resources.file_text("serving", "templates/gateway-unit.nginx.conf", unit=unit.name, engine=engine, api=api)
+
+
+def _route(rack: Rack, names: tuple[str, ...]) -> Iterator[str]:
+    """Yield the locations that the router names for a model: of units of one slot, each hands on to the next what it
+    cannot take, since one of them is up at a time, and `serve use` changes which."""
+    steps = [
+        gateway_router.route(names),
+        *(f"{gateway_router.route(names)}.{number}" for number in range(1, len(names))),
+    ]
+    for step, name, following in zip(steps, names, [*steps[1:], ""], strict=True):
+        unit = served_units(rack)[name]
+        closed, failure = f"503 $gateway_closed_{name}", f"502 504 =503 @down-{names[0]}"
+        if following:
+            closed, failure = "597", f"502 504 597 = @{following}"
+        api = f"{api_address(rack, unit)}:{unit.api.port}"
+        engine = _engine(unit, closed, failure)
+        yield resources.file_text("serving", "templates/gateway-route.nginx.conf", route=step, engine=engine, api=api)
+
+
+def _engine(unit: ServedUnit, on_closed: str, on_failure: str) -> str:
+    return resources.file_text(
         "serving",
         "templates/gateway-engine.nginx.conf",
         unit=unit.name,
         closed=f"{RUN}/{unit.name}.closed",
+        on_closed=on_closed,
+        on_failure=on_failure,
         # An empty header is not sent.
         authorization=f"$gateway_key_{unit.name}" if unit.api.key else '""',
     )
-    api = f"{api_address(rack, unit)}:{unit.api.port}"
-    return resources.file_text("serving", "templates/gateway-unit.nginx.conf", unit=unit.name, engine=engine, api=api)
 
 
 @dataclass(frozen=True)

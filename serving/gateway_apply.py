@@ -98,7 +98,7 @@ def _changes(here: NodeGateway, declared: ServingGateway, private: list[PrivateF
         detail = "an earlier run was not finished" if pending and not files and not secret else None
         events.append(Event(EventKind.RESTART, subject=gateway.SERVICE, action=_action(facts, files), detail=detail))
     warnings = tuple(_closed(here))
-    router = ROUTER.differences(facts.router(gateway_router.files(here.rack, declared, gateway.RUN)))
+    router = ROUTER.differences(facts.router(gateway_router.files(here.rack, declared)))
     nginx = ServiceChanges(tuple(events), tuple(_commands(facts, files, secret, installing, folder, changed)))
     return (nginx + router).changeset("the gateway is as declared", warnings)
 

@@ -1,4 +1,4 @@
-"""The router of the gateway as rack.yaml declares it: the units of each model, its program and its service. Pure."""
+"""The router of the gateway as rack.yaml declares it: the place of each model, its program and its service. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ BESIDE_BODIES = 96
 
 
 def units_by_model(units: Iterable[ServedUnit]) -> Mapping[str, tuple[str, ...]]:
-    """Return the names of the units that serve each model, those that are declared up first."""
+    """Return the names of the units that serve each model, in the order of rack.yaml: `serve use` changes no file."""
     found: dict[str, tuple[str, ...]] = {}
-    for unit in sorted(units, key=lambda unit: unit.state != "up"):
+    for unit in units:
         for name in dict.fromkeys((*unit.served_names, *adapters(unit))):
             found[name] = (*found.get(name, ()), unit.name)
     return found
@@ -46,14 +46,13 @@ def adapters(unit: ServedUnit) -> Iterator[str]:
                 yield name
 
 
-def files(rack: Rack, gateway: ServingGateway, run: str) -> tuple[ManagedFile, ...]:
-    """Return the files of the router, in the order in which they are written.
+def route(units: tuple[str, ...]) -> str:
+    """Return the name of the location of nginx for a model that these units serve."""
+    return f"route-{'-'.join(units)}"
 
-    Args:
-        rack: the rack.
-        gateway: its gateway.
-        run: the folder that has a file for each closed unit.
-    """
+
+def files(rack: Rack, gateway: ServingGateway) -> tuple[ManagedFile, ...]:
+    """Return the files of the router, in the order in which they are written."""
     service = resources.file_text(
         "serving",
         "templates/sparkrack-gateway-router.service",
@@ -61,10 +60,10 @@ def files(rack: Rack, gateway: ServingGateway, run: str) -> tuple[ManagedFile, .
         program=PROGRAM,
         socket=SOCKET,
         models=MODELS,
-        run=run,
         memory=BESIDE_BODIES + BODIES * mebibytes(gateway.body),
     )
-    models = json.dumps(units_by_model(served_units(rack).values()), indent=1)
+    units = units_by_model(served_units(rack).values())
+    models = json.dumps({name: route(names) for name, names in units.items()}, indent=1)
     return (
         ManagedFile(PROGRAM, resources.file_text("serving", "files/serve_router.py").encode(), "755"),
         ManagedFile(MODELS, f"{models}\n".encode()),

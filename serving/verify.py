@@ -446,7 +446,7 @@ def test_the_files_of_the_gateway_are_those_of_the_rack(
 ) -> None:
     """Content, mode and owner of each; keys and certificate are readable by root only."""
     declared = _gateway(rack, node)
-    made = (*gateway.files(rack, declared), *gateway_router.files(rack, declared, gateway.RUN))
+    made = (*gateway.files(rack, declared), *gateway_router.files(rack, declared))
     faults = _faults(node, machine, list(made))
     found = _states(machine, [gateway.KEYS, gateway.CERTIFICATE])
     for path in (gateway.KEYS, gateway.CERTIFICATE):

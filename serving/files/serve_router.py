@@ -1,10 +1,9 @@
 #!/usr/bin/python3
-"""serve_router.py SOCKET MODELS RUN: names the unit that serves the model of a request, for nginx of the gateway.
+"""serve_router.py SOCKET MODELS: names the place in nginx's configuration that has the model of a request.
 
-nginx sends each request below /v1 to SOCKET. The answer is `X-Accel-Redirect: @route-UNIT`, with which nginx itself
-asks the unit, or the list of the models, or an error. No answer of an engine passes here, so that a stop of this
-program ends no request that an engine has. MODELS is a JSON file with the units of each model by its name. RUN is the
-folder with a file `UNIT.closed` for each closed unit.
+nginx sends each request below /v1 to SOCKET. The answer is `X-Accel-Redirect: @PLACE`, with which nginx itself asks the
+unit, or the list of the models, or an error. No answer of an engine passes here, so that a stop of this program ends no
+request that an engine has. MODELS is a JSON file with the place of each model by its name.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import re
 import socket
 import sys
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
 
@@ -71,26 +70,24 @@ def form_field(body: bytes, content_type: str, name: str) -> str | None:
 
 
 class Router:
-    """The units of each model, and the answers that are made of them."""
+    """The place of each model, and the answers that are made of them."""
 
-    def __init__(self, models: Mapping[str, Sequence[str]], run: Path) -> None:
-        self.models, self.run = models, run
+    def __init__(self, models: Mapping[str, str]) -> None:
+        self.models = models
         self.at_once, self.large = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
 
-    def unit_of(self, model: str) -> str:
-        """Return the unit that gets a request for a model: of several, of which one is up at a time, the first that is
-        not closed. Raises RequestError."""
-        units = self.models.get(model)
-        if not units:
-            known = ", ".join(self.models) or "none"
-            raise RequestError(404, "model_not_found", f"no unit serves the model {model[:200]}; models: {known}")
-        return next((unit for unit in units if not (self.run / f"{unit}.closed").exists()), units[0])
+    def place(self, model: str) -> str:
+        """Return the place of a model. Raises RequestError."""
+        if found := self.models.get(model):
+            return found
+        known = ", ".join(self.models) or "none"
+        raise RequestError(404, "model_not_found", f"no unit serves the model {model[:200]}; models: {known}")
 
     def listed(self, path: str) -> object:
         """Return the list of all models, or one of them, in the form of OpenAI. Raises RequestError."""
         if path != LIST:
             name = urllib.parse.unquote(path[len(LIST) + 1 :])
-            self.unit_of(name)
+            self.place(name)
             return self._model(name)
         return {"object": "list", "data": [self._model(name) for name in self.models]}
 
@@ -119,7 +116,7 @@ class Router:
             length = int(headers.get("content-length", "0"))
             async with self.at_once, self.large if length > LARGE else contextlib.nullcontext():
                 model = requested_model(await reader.readexactly(length), headers.get("content-type", ""))
-            place = f"X-Accel-Redirect: @route-{self.unit_of(model)}"
+            place = f"X-Accel-Redirect: @{self.place(model)}"
             return f"HTTP/1.1 200 OK\r\n{place}\r\nContent-Length: 0\r\n\r\n".encode()
         except RequestError as error:
             return response(error.status, error_content(path, error))
@@ -155,15 +152,15 @@ def report_ready() -> None:
             to.sendto(b"READY=1", f"\0{address[1:]}" if address.startswith("@") else address)
 
 
-async def main(place: str, models_file: str, run: str) -> None:
+async def main(place: str, models_file: str) -> None:
     """Answer until the program is stopped."""
-    router = Router(json.loads(Path(models_file).read_text(encoding="utf-8")), Path(run))
+    router = Router(json.loads(Path(models_file).read_text(encoding="utf-8")))
     server = await asyncio.start_unix_server(router.serve, place, backlog=1024)
     report_ready()
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
-        sys.exit("usage: serve_router.py SOCKET MODELS RUN")
+    if len(sys.argv) != 3:
+        sys.exit("usage: serve_router.py SOCKET MODELS")
     asyncio.run(main(*sys.argv[1:]))

@@ -42,7 +42,7 @@ CLIENTS = {"alice": "alice-Quiet.horse~1234+/=", "ci.nightly": "0f" * 24}
 UNIT_KEYS = {"one": 'sk-"quiet\\$horse;{1}#~'}
 """What nginx takes for more than a character, in quotes or without."""
 PATIENCE = 60.0
-ROUTER_COMMAND = (gateway_router.PROGRAM, gateway_router.SOCKET, gateway_router.MODELS, gateway.RUN)
+ROUTER_COMMAND = (gateway_router.PROGRAM, gateway_router.SOCKET, gateway_router.MODELS)
 MODELS = {"one": ("qwen",), "two": ("glm",), "echo": ("echo", "owner/echo 2", "größe")}
 """The names of the model of each unit."""
 
@@ -79,7 +79,7 @@ class Echo(BaseHTTPRequestHandler):
 
 def allowed_port(after: int) -> int:
     """An unused port that rack.yaml accepts: none that the kernel gives to outgoing connections."""
-    for port in range(after, after + 100):
+    for port in range(after, after + 25):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
     raise AssertionError("no port is free")
@@ -117,8 +117,10 @@ class RunningGateway:
     engines: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.ports = {name: allowed_port(18000 + 100 * number) for number, name in enumerate(("one", "two", "echo"))}
-        self.port = allowed_port(18300)
+        # Another process of tests may look for ports at the same time.
+        first = 20000 + os.getpid() % 80 * 100
+        self.ports = {name: allowed_port(first + 25 * number) for number, name in enumerate(("one", "two", "echo"))}
+        self.port = allowed_port(first + 75)
         self.pem = gateway_certificate.self_signed_pem(self.gateway, "127.0.0.1")
         self.faults = self.root / "faults"
         self.faults.mkdir()
@@ -170,7 +172,7 @@ class RunningGateway:
         self.trusted = self.root / "trusted.pem"
         self.trusted.write_bytes(self.pem[self.pem.index(b"-----BEGIN CERTIFICATE") :])
         Path(rooted(gateway.RUN, self.root)).mkdir(parents=True)
-        for file in gateway_router.files(self.rack, self.gateway, gateway.RUN):
+        for file in gateway_router.files(self.rack, self.gateway):
             self.write(file.path, file.content, int(file.mode, 8))
         self.start_router()
         self.log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -348,11 +350,11 @@ class RunningGateway:
 
 
 @contextmanager
-def running_gateway() -> Iterator[RunningGateway]:
+def running_gateway(kind: type[RunningGateway] = RunningGateway) -> Iterator[RunningGateway]:
     """A gateway that runs; its folder can be read by the processes of nginx, which are not root."""
     root = Path(mkdtemp(prefix="sparkrack-gateway-"))
     root.chmod(0o755)
-    made = RunningGateway(root)
+    made = kind(root)
     try:
         made.start()
         yield made

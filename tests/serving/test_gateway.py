@@ -341,7 +341,7 @@ def other_models(gate: RunningGateway) -> None:
     gate.stop_router()
     file = Path(rooted(gateway_router.MODELS, gate.root))
     before = file.read_text()
-    file.write_text(json.dumps({"other": ["one"]}))
+    file.write_text(json.dumps({"other": "route-one"}))
     gate.start_router()
     file.write_text(before)
 

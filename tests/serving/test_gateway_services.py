@@ -73,7 +73,7 @@ class Node:
             ManagedFile(keys.path, keys.content.get_secret_value(), "600"),
             ManagedFile(gateway.CERTIFICATE, pem),
         )
-        return (*gateway.files(self.rack, declared), *gateway_router.files(self.rack, declared, gateway.RUN), *private)
+        return (*gateway.files(self.rack, declared), *gateway_router.files(self.rack, declared), *private)
 
     def start(self) -> None:
         namespace.create(self.systemd.namespace)

@@ -23,8 +23,11 @@ from typing import Any
 import openai
 import pytest
 
+from core.model import Rack
+from core.model.fields import FrozenDict
 from serving import gateway as gateway
 from serving import gateway_router as gateway_router
+from serving.options import serving_of
 from tests.serving.running_gateway import (
     CLIENTS,
     MODELS,
@@ -296,7 +299,7 @@ def test_a_unit_that_nginx_does_not_know_yet_is_the_routers_fault(gate: RunningG
     """Between the two commands of a run that changes the units."""
     file = Path(rooted(gateway_router.MODELS, gate.root))
     before = file.read_text()
-    file.write_text(json.dumps({"new": ["new"]}))
+    file.write_text(json.dumps({"new": "route-new"}))
     try:
         gate.stop_router()
         gate.start_router()
@@ -421,6 +424,65 @@ def test_the_configuration_has_nothing_that_faults_of_nginx_were_in(gate: Runnin
     assert not [line for line in directives if "(?<" in line or "(?P<" in line]
 
 
+# Two units of one slot, which serve one name
+
+
+class SlotGateway(RunningGateway):
+    """The gateway before two units that both serve qwen: `one` and `echo`."""
+
+    @property
+    def rack(self) -> Rack:
+        rack = super().rack
+        serving = serving_of(rack)
+        assert serving
+        both = {"args": FrozenDict({"served-model-name": (*MODELS["echo"], "qwen")})}
+        units = FrozenDict({**serving.units, "echo": serving.units["echo"].model_copy(update=both)})
+        return rack.model_copy(update={"serving": serving.model_copy(update={"units": units})})
+
+
+@pytest.fixture(scope="module")
+def slot() -> Iterator[RunningGateway]:
+    with running_gateway(SlotGateway) as made:
+        yield made
+
+
+def test_of_a_slot_the_unit_that_is_up_gets_the_request(slot: RunningGateway) -> None:
+    """Whichever it is: `serve use` changes it, and the files of the gateway stay as they are."""
+    asked = {"model": "qwen", "prompt": "2+2=", "filling": "x" * 100_000}
+    assert [name for name in NAMES if name != "qwen"] == [
+        model["id"] for model in slot.curl("/v1/models").json["data"] if model["id"] != "qwen"
+    ]
+    assert post(slot, asked).json["choices"][0]["text"] == "4, as is 1+3="
+    slot.stop_engine("one")
+    found = post(slot, asked).json
+    assert (found["method"], found["path"], found["bytes"]) == ("POST", "/v1/completions", len(json.dumps(asked)))
+    assert "Authorization" not in found["headers"]
+    assert slot.complete("one").code == "unit_down"
+    slot.command("close", "echo")
+    assert post(slot, asked).code == "unit_closed"
+    slot.start_engine("one")
+    assert post(slot, asked).status == 200
+    slot.command("close", "one")
+    slot.command("open", "echo")
+    assert post(slot, asked).json["path"] == "/v1/completions"
+    slot.echo.shutdown()
+    slot.echo.server_close()
+    assert (post(slot, asked).code, post(slot, {"model": "echo"}).code) == ("unit_down", "unit_down")
+    slot.command("open", "one")
+    assert post(slot, asked).status == 200
+
+
+def test_an_answer_of_a_unit_of_a_slot_is_final(slot: RunningGateway) -> None:
+    """Also when it is an error of the engine: the other unit is not asked."""
+    slot.command("open", "one")
+    (slot.faults / "status").write_text("500")
+    try:
+        reply = post(slot, {"model": "qwen", "prompt": "2+2="})
+        assert (reply.status, reply.json) == (500, {"error": "the fault `status`"})
+    finally:
+        (slot.faults / "status").unlink()
+
+
 # The router alone
 
 
@@ -433,15 +495,6 @@ def router_module() -> Any:
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
-
-
-def test_of_two_units_with_one_name_the_one_that_is_open_is_taken(tmp_path: Path) -> None:
-    router = router_module().Router({"qwen": ["a", "b"]}, tmp_path)
-    assert router.unit_of("qwen") == "a"
-    (tmp_path / "a.closed").touch()
-    assert router.unit_of("qwen") == "b"
-    (tmp_path / "b.closed").touch()
-    assert router.unit_of("qwen") == "a"
 
 
 @pytest.mark.parametrize(
@@ -465,7 +518,7 @@ def test_what_is_no_request_gets_no_answer_and_ends_nothing(tmp_path: Path, sent
         return b""
 
     async def both() -> tuple[bytes, bytes]:
-        router = module.Router({"qwen": ["a"]}, tmp_path)
+        router = module.Router({"qwen": "route-a"})
         async with await asyncio.start_unix_server(router.serve, str(tmp_path / "socket")):
             return await ask(sent), await ask(b"GET /v1/models HTTP/1.1\r\n\r\n")
 
@@ -477,7 +530,7 @@ def test_what_is_no_request_gets_no_answer_and_ends_nothing(tmp_path: Path, sent
 def test_a_router_without_its_files_says_so_and_ends(tmp_path: Path) -> None:
     program = Path(gateway.__file__).with_name("files") / "serve_router.py"
     done = subprocess.run(
-        [sys.executable, "-I", str(program), f"{tmp_path}/socket", f"{tmp_path}/models", str(tmp_path)],
+        [sys.executable, "-I", str(program), f"{tmp_path}/socket", f"{tmp_path}/models"],
         capture_output=True,
         text=True,
         check=False,

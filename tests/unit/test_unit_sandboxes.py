@@ -141,7 +141,7 @@ LIMITS = {
         lambda: serving_units.gateway_file("sparkrack-gateway-router.service"),
         1.0,
         # claim: serving.gateway-router
-        "a user of its own without a network: answers nginx at a socket, looks whether files exist",
+        "a user of its own without a network: answers nginx at a socket",
     ),
     "serving/templates/sparkrack-serve-coordinator.service": UnitLimit(
         lambda: served("sparkrack-serve-deepseek_v4_flash-coordinator.service"),

@@ -41,7 +41,7 @@ serving:
       16G, probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}}, overhead: 8G, drain: 30s,
       fit: {override: seen to run}, also: [own], files: {/workspace/rack.yaml: rack.yaml}, before: [cat, x],
       accept: {parallel.tensor: the image pads}}
-    two: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark2],
+    two: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: own, nodes: [spark2],
       context: 4096, kv: 20G, state: down, api: {listen: management, direct: [10.9.0.0/16]}}
 """
 PARTS = 3

@@ -52,7 +52,7 @@ def gateway_file(name: str) -> str:
     rack = loaded(text({}, serving=served))
     declared = gateway.declared(rack, "n0")
     assert declared
-    return content((*gateway.files(rack, declared), *gateway_router.files(rack, declared, gateway.RUN)), name)
+    return content((*gateway.files(rack, declared), *gateway_router.files(rack, declared)), name)
 
 
 def content(files: tuple[ManagedFile, ...], name: str) -> str:

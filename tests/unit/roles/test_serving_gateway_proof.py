@@ -31,7 +31,7 @@ def rack(port: int = 18443) -> Rack:
 def node(root: Path, found: Rack) -> Path:
     declared = gateway_of(found)
     assert declared
-    for file in (*gateway.files(found, declared), *gateway_router.files(found, declared, gateway.RUN)):
+    for file in (*gateway.files(found, declared), *gateway_router.files(found, declared)):
         write(root, file.path, file.content.decode()).chmod(int(file.mode, 8))
     write(root, gateway.KEYS, r'"~^(?i:Bearer) +\Qa-key-of-a-client\E$" alice;').chmod(0o600)
     certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
