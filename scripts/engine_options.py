@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make serving/engines/options.json from the parsers of vLLM and SGLang, and judge a line with the real parser.
+"""Make serving/engines/*/options.json from the parsers of vLLM and SGLang, and judge a line with the real parser.
 
     .venv/bin/python scripts/engine_options.py fetch              fetch what the soak tests run (177 MB), beforehand
     .venv/bin/python scripts/engine_options.py compare ENGINE VERSION...    and record it where nothing differs
@@ -41,7 +41,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 from lab.paths import cache, give_to_caller  # noqa: E402
-from serving.engines.option_table import TABLE, Engine, EngineOption, build, render_tables, table  # noqa: E402
+from serving.engines.option_table import Engine, EngineOption, build, render_table, table  # noqa: E402
+from serving.engines.registry import KINDS  # noqa: E402
 
 LOCK = REPOSITORY / "requirements/engines.lock"
 PARSER = REPOSITORY / "scripts/engine_parser.py"
@@ -252,16 +253,17 @@ def record(engine: Engine, versions: Iterable[str]) -> None:
 
 def write(changed: Engine, versions: list[str]) -> None:
     """Add releases of an engine to the table, or renew them."""
-    tables = {engine: table(engine) for engine in TESTED}
-    releases = dict(tables[changed].releases)
-    dumps = {release: tables[changed].of(release) for release in releases}
+    known = table(changed)
+    releases = dict(known.releases)
+    dumps = {release: known.of(release) for release in releases}
     for version in versions:
         parser = ReleaseParser(changed, version)
         dumps[version], releases[version] = parser.options(), parser.digest
         parser.close()
         print(f"{changed} {version}: {len(dumps[version])} names")
-    tables[changed] = build(changed, releases, dumps)
-    TABLE.write_text(render_tables(tables), encoding="utf-8")
+    path = KINDS[changed].table
+    assert path  # noqa: S101 - each engine of TESTED has one
+    path.write_text(render_table(build(changed, releases, dumps)), encoding="utf-8")
     table.cache_clear()
     record(changed, versions)
 

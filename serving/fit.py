@@ -14,7 +14,7 @@ from core.model.fields import mebibytes
 from core.model.model_lock import ModelRecord
 from serving.calibration import Calibration, Conditions
 from serving.engines import model_shape
-from serving.engines.host_memory import HostMemory, host_memory
+from serving.engines.host_memory import HostMemory
 from serving.engines.memory_fit import (
     GIB,
     HIGHEST_SHARE,
@@ -29,6 +29,7 @@ from serving.engines.memory_fit import (
 )
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
+from serving.engines.registry import ENGINES
 from serving.options import ServedUnit, plain_argument
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -253,7 +254,7 @@ def _windows(unit: ServedUnit) -> tuple[int, float]:
 def host_memory_of(unit: ServedUnit, ranks: int) -> HostMemory:
     """Return what the options of a unit take of the host's memory on each node."""
     args = {name: plain_argument(value) for name, value in unit.args.items()}
-    return host_memory(unit.kind, args, unit.env, ranks)
+    return ENGINES[unit.engine].host(args, unit.env, ranks)
 
 
 def _is_before(version: str, release: str) -> bool:

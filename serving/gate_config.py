@@ -21,6 +21,7 @@ from roles.memory.options import MemoryOptions
 from roles.time.options import TimeOptions
 from serving.container_paths import container_files
 from serving.engines.model_shape import ModelConfigError
+from serving.engines.registry import ENGINES
 from serving.fit import (
     demand_of,
     host_memory_of,
@@ -61,12 +62,7 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
             words.pop()
         else:
             words.append(other.get(before, word))
-    if unit.kind == "sglang":
-        looks = ["module:sglang"]
-    else:
-        looks = ["program:vllm"]
-        if unit.engine == "vllm-ray" and ranks > 1:
-            looks += ["program:ray", *([] if launch.rank else ["program:bash"])]
+    looks = list(ENGINES[unit.engine].looks(launch.rank, ranks))
     looks += [f"file:{path}" for path in container_files(unit)]
     return {"name": name, "docker": words, "image": launch.image, "looks": looks}
 

@@ -43,6 +43,7 @@ from core.model.secrets import SecretRef
 from core.util.command_error import CommandError
 from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
 from serving.engines.option_table import Engine
+from serving.engines.registry import ENGINES
 
 if TYPE_CHECKING:
     from core.model.partial_rack import PartialRack
@@ -126,6 +127,12 @@ def _nonblank(value: str) -> str:
 Phrase = Annotated[LineOfText, AfterValidator(_nonblank)]
 
 
+if TYPE_CHECKING:
+    EngineName = str
+else:
+    EngineName = Literal[tuple(ENGINES)]
+
+
 class ServingParallel(Section):
     """How the model is split: `tensor` slices of each layer, times `pipeline` stages of layers, one rank a node.
 
@@ -197,7 +204,7 @@ class ServedUnit(Section):
     """One model, served by one engine on one or more nodes: one rank on each, the first of them is the head."""
 
     name: UnitName
-    engine: Literal["vllm", "vllm-ray", "sglang"] = Field(examples=["vllm"])
+    engine: EngineName = Field(examples=["vllm"])
     version: StrictStr = Field(examples=["0.19.1"])
     image: StrictStr = Field(examples=["nvcr.io/nvidia/vllm:26.04-py3"])
     model: Name = Field(examples=["qwen3-235b-gptq"])
@@ -236,7 +243,7 @@ class ServedUnit(Section):
     @property
     def kind(self) -> Engine:
         """The engine by whose options the unit is judged."""
-        return "sglang" if self.engine == "sglang" else "vllm"
+        return ENGINES[self.engine].kind
 
     def ranks(self, nodes: Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:
         """Return the names of its nodes in rank order; `nodes`: all nodes of the rack."""

@@ -19,9 +19,11 @@ from core.model.written_secrets import written_secret
 from serving.calibration import Calibration
 from serving.container_paths import unservable
 from serving.engines.command_line import EngineArgumentsError, render
+from serving.engines.engine import MASTER_PORT, RAY_PORT
 from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.option_table import TITLES, table, version_key
+from serving.engines.registry import ENGINES
 from serving.fit import (
     UnitFit,
     counted_calibration,
@@ -36,10 +38,6 @@ from serving.fit import (
 )
 from serving.options import ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
 
-MASTER_PORT = 29501
-"""The port by which the ranks of a unit find each other, on its head."""
-RAY_PORT = 6379
-"""The port of Ray on the head of a unit, where it is used."""
 LOCAL_PORTS = range(32768, 61000)
 """Ports that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one may be in use at a start."""
 BANDWIDTH_PORTS = range(18600, 18700)
@@ -122,6 +120,7 @@ def _unit(
     yield from _environment(unit)
     yield from _secret_arguments(unit)
     yield from _tools(unit)
+    yield from ENGINES[unit.engine].rules(unit, len(unit.ranks(partial.nodes)))
     if unit.kv and unit.kind == "sglang":
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
@@ -519,6 +518,7 @@ def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
     if unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1 and _has_no_ray(unit.image):
         what = f"{truncate(unit.image)} has no Ray, by which vllm-ray joins nodes: the gate will refuse each start"
         yield RuleViolation(("image",), what, "write engine: vllm, which needs none, or an image that has it")
+    yield from ENGINES[unit.engine].advice(unit, parallel_of(unit).nodes)
     yield from _way_in(unit, gateways)
     if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
         yield RuleViolation(

@@ -25,7 +25,7 @@ from serving.engines.memory_fit import (
     fits_on,
 )
 from serving.engines.model_shape import ModelConfigError, read
-from serving.engines.option_table import Engine
+from serving.engines.option_table import WITH_TABLE, Engine
 from serving.launch import RankLaunch, launches
 from serving.options import select_unit, served_units
 from sparkrack.cli.options import json_option, rack_option
@@ -220,7 +220,7 @@ def _show_launch(launch: RankLaunch, ranks: int) -> None:
 
 
 @serve.command("options", context_settings={"allow_interspersed_args": False})
-@click.argument("engine", type=click.Choice(["vllm", "sglang"]))
+@click.argument("engine", type=click.Choice(sorted(WITH_TABLE, reverse=True)))
 @click.argument("version")
 @click.argument("line", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
 def judge_options(engine: Engine, version: str, line: tuple[str, ...]) -> None:
