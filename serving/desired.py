@@ -290,7 +290,12 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
         "secret_file": path(unit, "secret"),
         "gate": [GATE, path(unit, "gate.json"), "--together"],
         "service": service_name(unit),
-        "probe": {**answer, "chat": probe.chat, "tool": probe.tool},
+        "probe": {
+            **answer,
+            "chat": probe.chat,
+            "tool": probe.tool,
+            **({"named": True} if ENGINES[unit.engine].serves_any_name else {}),
+        },
         "rdma": rdma if len(locked.nodes) > 1 else "ignored",
         "times": {
             "gate_limit": GATE_LIMIT,

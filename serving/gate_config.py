@@ -20,6 +20,7 @@ from core.model.rdma_flows import (
 from roles.memory.options import MemoryOptions
 from roles.time.options import TimeOptions
 from serving.container_paths import container_files
+from serving.declared_fit import needed_bytes
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.registry import ENGINES
 from serving.fit import (
@@ -53,7 +54,9 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
         ranks: the number of its ranks.
     """
     name = f"sparkrack-{unit.name}-gate"
-    other = {"--name": name, "--entrypoint": "python3", "--network": "none"}
+    engine = ENGINES[unit.engine]
+    # Of an image whose engine is not a package of Python, it is not known whether it has Python.
+    other = {"--name": name, "--entrypoint": "python3" if engine.package else "sh", "--network": "none"}
     key = f"{UNIT_FILES / unit.name}.key"
     words: list[str] = []
     for place, word in enumerate(launch.docker):
@@ -62,9 +65,10 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
             words.pop()
         else:
             words.append(other.get(before, word))
-    looks = list(ENGINES[unit.engine].looks(launch.rank, ranks))
+    looks = list(engine.looks(unit, launch.rank, ranks))
     looks += [f"file:{path}" for path in container_files(unit)]
-    return {"name": name, "docker": words, "image": launch.image, "looks": looks}
+    shell = {} if engine.package else {"shell": True}
+    return {"name": name, "docker": words, "image": launch.image, "looks": looks, **shell}
 
 
 def model(unit: ServedUnit, record: ModelRecord) -> dict[str, object]:
@@ -146,6 +150,8 @@ def memory(rack: Rack, unit: ServedUnit, record: ModelRecord, ranks: int) -> dic
     add = (mebibytes(floor) * 2**20 if floor else 0) + int(_host_gib(unit, record, ranks) * 2**30)
     if unit.memory is not None:
         return {"share": unit.memory, "add": add}
+    if (needed := needed_bytes(unit, record)) is not None:
+        return {"bytes": needed + add}
     demand, _ = demand_of(unit)
     weights = record.size if (known := weight_size(record)) is None else known
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
@@ -153,6 +159,8 @@ def memory(rack: Rack, unit: ServedUnit, record: ModelRecord, ranks: int) -> dic
 
 
 def _host_gib(unit: ServedUnit, record: ModelRecord, ranks: int) -> float:
+    if ENGINES[unit.engine].weights:
+        return 0.0
     try:
         shape = record_shape(unit.model, record)
     except ModelConfigError:

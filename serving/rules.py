@@ -16,6 +16,7 @@ from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
 from core.model.schema import Rack
 from core.model.written_secrets import written_secret
+from serving import declared_fit
 from serving.calibration import Calibration
 from serving.container_paths import unservable
 from serving.engines.command_line import EngineArgumentsError, render
@@ -125,6 +126,7 @@ def _unit(
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
     record = partial.records.get(unit.model)
+    yield from declared_fit.rules(unit, record, reserved_gib(partial.options.get))
     found = _found_fit(partial, unit, record)
     yield from _host_memory(partial, unit, found)
     if record:
@@ -375,7 +377,7 @@ def _next_token(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation
 def _found_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord | None) -> UnitFit | None:
     """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
     split = parallel_of(unit)
-    if record is None or split.nodes != len(unit.ranks(partial.nodes)):
+    if record is None or split.nodes != len(unit.ranks(partial.nodes)) or ENGINES[unit.engine].weights:
         return None
     try:
         shape = record_shape(unit.model, record)
@@ -480,6 +482,9 @@ def _unknowns(
     reserved: float,
 ) -> Iterator[RuleViolation]:
     record = records.get(unit.model)
+    if ENGINES[unit.engine].weights:
+        yield from declared_fit.notes(unit, record, reserved)
+        return
     if record is None:
         yield RuleViolation(
             ("model",),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from serving.engines.option_table import TITLES, Engine, EngineOption, EngineTable, table
-from serving.engines.registry import KINDS, OWNED
+from serving.engines.registry import KINDS
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kmgt]i?b?", re.IGNORECASE)
@@ -93,8 +93,6 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
     argv: list[str] = []
     reasons = KINDS[engine].owned
     owned = {options[f"--{name}"].dest: name for name in reasons if f"--{name}" in options}
-    # An option that the launcher sets for another engine is not an unknown one.
-    reasons = {name: why for name, why in OWNED.items() if f"--{name}" not in options} | dict(reasons)
     for key, value in args.items():
         name = f"--{key}"
         if not _KEY.fullmatch(key):
@@ -220,7 +218,7 @@ def split_options(
         if not _is_option(argument):
             yield "", "", [argument]
             continue
-        name, equals, inline = argument.partition("=")
+        name, equals, inline = argument.partition("=") if syntax.equals else (argument, "", "")
         path = ""
         if syntax.paths:
             name, dot, below = name.partition(".")

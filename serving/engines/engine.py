@@ -25,6 +25,31 @@ MASTER_PORT = 29501
 RAY_PORT = 6379
 """The port of Ray on the head of a unit, where it is used."""
 
+RANK_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("nnodes", "node-rank", "headless"), "follows from the nodes of the unit"),
+    **dict.fromkeys(
+        ("master-addr", "master-port", "dist-init-addr", "nccl-init-addr"), "follows from the first node of the unit"
+    ),
+    **dict.fromkeys(("host", "port"), "follows from where the unit listens"),
+    "api-key": "is a secret, which no command line holds",
+    **dict.fromkeys(
+        ("tensor-parallel-size", "tp-size", "pipeline-parallel-size", "pp-size"), "follows from the split of the model"
+    ),
+    "distributed-executor-backend": "follows from the engine",
+    **dict.fromkeys(("model", "model-path"), "follows from the model of the unit"),
+    **dict.fromkeys(("max-model-len", "context-length"), "follows from the key context of the unit"),
+    **dict.fromkeys(("max-num-seqs", "max-running-requests"), "follows from the key sequences of the unit"),
+    **dict.fromkeys(("gpu-memory-utilization", "mem-fraction-static"), "follows from the key memory of the unit"),
+    "kv-cache-memory-bytes": "follows from the key kv of the unit",
+    "shutdown-timeout": "follows from the key drain of the unit",
+    **dict.fromkeys(("enable-expert-parallel", "ep-size"), "follows from the key parallel.expert of the unit"),
+    "enable-metrics": "is set for each unit: its metrics tell an engine that computes from one that hangs",
+    "disable-log-stats": "turns off the metrics that tell an engine that computes from one that hangs",
+    "config": "names a file with more options, which no check reads",
+}
+"""Options of engines with ranks that the launcher sets itself, or that take from it what it needs, and why. One that is
+written for the other engine is none of its unknown options."""
+
 
 @dataclass(frozen=True)
 class RankPlace:
@@ -111,13 +136,14 @@ class OptionSyntax:
     `model_first`: the model stands before the options. `paths`: `--option.part value` is a part of a JSON value, and
     `_` in a name is `-`. `plugins`: options that take more names than the table has where a file with a plugin is
     given, and the option of that file. `by_minor`: a version between two known releases is judged by the one with the
-    same first two numbers.
+    same first two numbers. `equals`: `--option=value` is an option with its value.
     """
 
     model_first: bool = False
     paths: bool = False
     plugins: Mapping[str, str] = field(default_factory=dict)
     by_minor: bool = False
+    equals: bool = True
 
 
 def no_variables(_: RankPlace) -> Mapping[str, str]:
@@ -136,13 +162,16 @@ class ServingEngine:
 
     `name`: in rack.yaml. `kind`: the engine whose options it has. `title`: in sentences. `argv`: the command of a rank,
     without the key. `key`: how it gets its key. `progress`: its metrics. `looks`: what the gate looks for in the image,
-    by rank and number of ranks, in the form of files/serve_start_gate.py.
+    by unit, rank and number of ranks, in the form of files/serve_start.py.
 
     `package`: of Python, whose version the image has. `environment`: variables beside those of all engines. `owned`:
     options that the launcher sets itself, or that take from it what it needs, and why. `table`: its options by release;
     None for an engine that has no table. `own_address`: the variable with the address of each node. `ray`: whether Ray
     joins its nodes. `host`: what its options take of the host's memory, from `args`, `env` and the number of ranks.
-    `bench`: its measuring tool. `log`: what it prints of its memory. `rules`: what is wrong with a unit of so many
+    `bench`: its measuring tool. `log`: what it prints of its memory. `serves_any_name`:
+    whether it answers whatever model a request names, so that the name of its model must be looked up. `weights`: bytes
+    that each node loads, from the sizes of the files of the model, where the sum of declared sizes is the fit; None
+    where the fit is computed. `rules`: what is wrong with a unit of so many
     ranks; `advice`: what is worth a warning.
     """
 
@@ -152,7 +181,7 @@ class ServingEngine:
     argv: Callable[[RankPlace], Sequence[str]]
     key: Callable[[ServedUnit], KeyForm]
     progress: Callable[[ServedUnit], Progress]
-    looks: Callable[[int, int], Sequence[str]]
+    looks: Callable[[ServedUnit, int, int], Sequence[str]]
     package: str = ""
     environment: Callable[[RankPlace], Mapping[str, str]] = no_variables
     owned: Mapping[str, str] = field(default_factory=dict)
@@ -163,6 +192,8 @@ class ServingEngine:
     host: Callable[[Mapping[str, object], Mapping[str, str], int], HostMemory] = none
     bench: BenchTool | None = None
     log: StartLog | None = None
+    serves_any_name: bool = False
+    weights: Callable[[ServedUnit, Mapping[str, int]], float | None] | None = None
     rules: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
     advice: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
 

@@ -19,5 +19,3 @@ def _found() -> Mapping[str, ServingEngine]:
 ENGINES: Mapping[str, ServingEngine] = _found()
 KINDS: Mapping[str, ServingEngine] = {engine.kind: engine for engine in ENGINES.values() if engine.name == engine.kind}
 """The engines that have options of their own."""
-OWNED: Mapping[str, str] = {name: why for engine in KINDS.values() for name, why in engine.owned.items()}
-"""Options that the launcher sets for one engine or another, and why."""

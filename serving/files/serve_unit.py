@@ -15,7 +15,8 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     service      the rank's systemd service; default sparkrack-serve-NAME.service
     systemctl    command that controls it; default ["systemctl"]
     journalctl   command that prints the kernel's log; default ["journalctl"]
-    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "chat": true, "tool": false}
+    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "chat": true, "tool": false,
+                 "named": false}
     rdma         of the ranks, after a start: required, remark (it is said when they do not use it) or ignored
     times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 5400, first_limit 300,
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1, evidence 3; and probe_misses 2
@@ -117,7 +118,8 @@ class CompletionProbe:
 
     `answer`: the word with which the completion begins; with an empty one any clean text proves it. `counters`: one
     that rises is progress. `gauges`: one that changes while the engine has requests is progress, too. `chat`, `tool`:
-    whether a chat completion and a tool call are asked for once after each start.
+    whether a chat completion and a tool call are asked for once after each start. `named`: whether /v1/models must have
+    the name of the model, since the engine answers whatever name a request has.
     """
 
     prompt: str = "2+2="
@@ -127,6 +129,7 @@ class CompletionProbe:
     gauges: tuple[str, ...] = ()
     chat: bool = True
     tool: bool = False
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -280,6 +283,7 @@ def load_unit(path: str) -> ServedUnit:
             metrics.names("gauges"),
             probe.flag("chat", default.chat),
             probe.flag("tool", default.tool),
+            probe.flag("named", default.named),
         ),
         requests=metrics.names("requests"),
         times=top.numbers("times", ServeTimes),

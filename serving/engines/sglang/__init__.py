@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from serving.engines.engine import MASTER_PORT, KeyForm, Progress, RankPlace, ServingEngine
+from serving.engines.engine import MASTER_PORT, RANK_OPTIONS, KeyForm, Progress, RankPlace, ServingEngine
 from serving.engines.sglang.bench import BENCH
 from serving.engines.sglang.host import host_memory
 from serving.engines.sglang.start_log import LOG
 
 INSIDE_KEY = "/run/sparkrack/key.yaml"
 """Place in the container of the file by which SGLang gets its key."""
-OWNED: Mapping[str, str] = {
-    **dict.fromkeys(("nnodes", "node-rank"), "follows from the nodes of the unit"),
-    **dict.fromkeys(("dist-init-addr", "nccl-init-addr"), "follows from the first node of the unit"),
-    **dict.fromkeys(("host", "port"), "follows from where the unit listens"),
-    "api-key": "is a secret, which no command line holds",
-    **dict.fromkeys(("tp-size", "pp-size"), "follows from the split of the model"),
-    "model-path": "follows from the model of the unit",
-    "context-length": "follows from the key context of the unit",
-    "max-running-requests": "follows from the key sequences of the unit",
-    "mem-fraction-static": "follows from the key memory of the unit",
-    "ep-size": "follows from the key parallel.expert of the unit",
-    "enable-metrics": "is set for each unit: its metrics tell an engine that computes from one that hangs",
-    "config": "names a file with more options, which no check reads",
-}
 PROGRESS = Progress(
     # The first rises with the steps (0.5.9 and later), the others when a request has finished
     # (managers/tokenizer_manager.py).
@@ -69,8 +54,8 @@ ENGINES = (
         # claim: serving.sglang-api-key
         key=lambda _: KeyForm(option="--config", path=INSIDE_KEY, yaml=True),
         progress=lambda _: PROGRESS,
-        looks=lambda _rank, _ranks: ("module:sglang",),
-        owned=OWNED,
+        looks=lambda _unit, _rank, _ranks: ("module:sglang",),
+        owned=RANK_OPTIONS,
         table=Path(__file__).with_name("options.json"),
         own_address="SGLANG_HOST_IP",
         bench=BENCH,

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from serving.engines.engine import MASTER_PORT, RAY_PORT, KeyForm, OptionSyntax, Progress, RankPlace, ServingEngine
+from serving.engines.engine import (
+    MASTER_PORT,
+    RANK_OPTIONS,
+    RAY_PORT,
+    KeyForm,
+    OptionSyntax,
+    Progress,
+    RankPlace,
+    ServingEngine,
+)
 from serving.engines.vllm.bench import BENCH
 from serving.engines.vllm.host import host_memory
 from serving.engines.vllm.start_log import LOG, RAY_LOG
+
+if TYPE_CHECKING:
+    from serving.options import ServedUnit
 
 INSIDE_AUTOTUNE = "/tmp/flashinfer-autotune"  # noqa: S108 - in a container of its own
 """Place in the container for what FlashInfer has tuned, where a unit has several ranks. It ends with the container.
@@ -23,23 +36,6 @@ RAY_HEAD = (
     ' && shift 2 && exec "$@"'
 )
 """Starts Ray on the head and then the engine, which waits for the other nodes."""
-OWNED: Mapping[str, str] = {
-    **dict.fromkeys(("nnodes", "node-rank", "headless"), "follows from the nodes of the unit"),
-    **dict.fromkeys(("master-addr", "master-port"), "follows from the first node of the unit"),
-    **dict.fromkeys(("host", "port"), "follows from where the unit listens"),
-    "api-key": "is a secret, which no command line holds",
-    **dict.fromkeys(("tensor-parallel-size", "pipeline-parallel-size"), "follows from the split of the model"),
-    "distributed-executor-backend": "follows from the engine",
-    "model": "follows from the model of the unit",
-    "max-model-len": "follows from the key context of the unit",
-    "max-num-seqs": "follows from the key sequences of the unit",
-    "gpu-memory-utilization": "follows from the key memory of the unit",
-    "kv-cache-memory-bytes": "follows from the key kv of the unit",
-    "shutdown-timeout": "follows from the key drain of the unit",
-    "enable-expert-parallel": "follows from the key parallel.expert of the unit",
-    "disable-log-stats": "turns off the metrics that tell an engine that computes from one that hangs",
-    "config": "names a file with more options, which no check reads",
-}
 PLUGINS: Mapping[str, str] = {
     "--tool-call-parser": "--tool-parser-plugin",
     "--reasoning-parser": "--reasoning-parser-plugin",
@@ -108,7 +104,7 @@ def environment_on_ray(place: RankPlace) -> dict[str, str]:
     return environment(place) | ray
 
 
-def looks_with_ray(rank: int, ranks: int) -> Sequence[str]:
+def looks_with_ray(_: ServedUnit, rank: int, ranks: int) -> Sequence[str]:
     """Return what the gate looks for in the image."""
     if ranks == 1:
         return ("program:vllm",)
@@ -124,8 +120,8 @@ VLLM = ServingEngine(
     environment=environment,
     key=lambda _: KeyForm(variable="VLLM_API_KEY"),
     progress=lambda _: PROGRESS,
-    looks=lambda _rank, _ranks: ("program:vllm",),
-    owned=OWNED,
+    looks=lambda _unit, _rank, _ranks: ("program:vllm",),
+    owned=RANK_OPTIONS,
     table=Path(__file__).with_name("options.json"),
     syntax=OptionSyntax(model_first=True, paths=True, plugins=PLUGINS, by_minor=True),
     own_address="VLLM_HOST_IP",

@@ -13,10 +13,10 @@ from core.model.errors import truncate
 from core.model.lock_file import lock_path
 from serving import calibration
 from serving import rules as serving_rules
+from serving.engines.engine import RANK_OPTIONS
 from serving.engines.memory_fit import Parallel
 from serving.engines.model_shape import read
 from serving.engines.option_table import table
-from serving.engines.registry import OWNED
 from serving.fit import unit_fit
 from serving.options import served_units
 from tests.unit.model.serving_racks import (
@@ -371,7 +371,7 @@ def test_a_name_that_systemd_would_nest_is_refused(name: str) -> None:
 def test_each_option_of_the_launcher_is_refused_in_args(engine: Any) -> None:
     version = {"vllm": "0.19.1", "sglang": "0.5.12"}[engine]
     options = table(engine).of(version)
-    names = [name for name in OWNED if f"--{name}" in options]
+    names = [name for name in RANK_OPTIONS if f"--{name}" in options]
     needed = {
         *("nnodes", "node-rank", "host", "port", "api-key", "tensor-parallel-size", "pipeline-parallel-size"),
         *(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from serving.engines.command_line import EngineArgumentsError, judge, render
 from serving.engines.option_table import Engine, build, parse_table, render_table, table, version_key
-from serving.engines.registry import KINDS, OWNED
+from serving.engines.registry import KINDS
 from tests.unit.serving.engines import published_lines as published
 from tests.unit.serving.engines.published_lines import PublishedLine
 from tests.unit.serving.engines.test_real_parsers import OPTIONS
@@ -289,9 +289,9 @@ def test_an_option_of_the_launcher_is_refused_in_every_release_and_under_every_n
     known = table(engine)
     for release in known.releases:
         options = known.of(release)
-        owned = {options[f"--{key}"].dest for key in OWNED if f"--{key}" in options}
+        owned = {options[f"--{key}"].dest for key in KINDS[engine].owned if f"--{key}" in options}
         names = [name for name, option in options.items() if option.dest in owned and name.startswith("--")]
-        for key in {*OWNED, *(name.removeprefix("--") for name in names)}:
+        for key in {*KINDS[engine].owned, *(name.removeprefix("--") for name in names)}:
             with pytest.raises(EngineArgumentsError, match=f"--{key} .*remove it from args"):
                 render(engine, release, {key: "x"})
 

@@ -23,7 +23,7 @@ ENGINES = (
         argv=lambda place: ["toy", place.model, *place.listen],
         key=lambda _: KeyForm(option="--key-file", path="/run/sparkrack/toy"),
         progress=lambda _: Progress(("toy:steps",), (), ("toy:running", "toy:waiting")),
-        looks=lambda _rank, _ranks: ("program:toy",),
+        looks=lambda _unit, _rank, _ranks: ("program:toy",),
     ),
 )
 """
