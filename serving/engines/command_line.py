@@ -63,7 +63,11 @@ def judge(engine: Engine, version: str, argv: Sequence[str]) -> CommandLineVerdi
     Returns the problems: unknown, abbreviated or repeated options, missing or surplus values, and values of a wrong
     kind. A value that the engine itself judges later (a model, the keys of a JSON value) passes.
     """
-    return _judge(table(engine), version, argv)
+    try:
+        known = table(engine)
+    except ValueError as error:
+        return CommandLineVerdict(None, "", (OptionProblem("", str(error)),))
+    return _judge(known, version, argv)
 
 
 def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str]:
@@ -84,7 +88,10 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
         if args:
             raise EngineArgumentsError([OptionProblem(f"--{key}", what) for key in args])
         return []
-    known = table(engine)
+    try:
+        known = table(engine)
+    except ValueError as error:
+        raise EngineArgumentsError([OptionProblem("", str(error))]) from None
     release, note, problems = _release(known, version)
     if release is None:
         raise EngineArgumentsError(problems)
@@ -156,8 +163,8 @@ def _release(known: EngineTable, version: str) -> tuple[str | None, str, list[Op
         return None, "", [OptionProblem("", f"{title}: {error}")]
     if release is None:
         message = (
-            f"{title} {version}: its options are unknown; the table has releases from {releases[0]} to {releases[-1]}. "
-            f"Use one of them, or add this one with scripts/engine_options.py"
+            f"{title} {version}: its options are unknown; the table has releases from {releases[0]} to {releases[-1]}; "
+            "use one of them, or add this one as docs/reference/engine-options.md says"
         )
         return None, "", [OptionProblem("", message)]
     return release, "" if release == version else f"{version} is judged by {release}", []

@@ -3,10 +3,13 @@ scripts/engine_options.py."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 from serving.engines.registry import KINDS
@@ -83,15 +86,20 @@ class EngineTable:
         """Return the known release that judges a version, or None if no known release is near enough.
 
         A version between two known releases is judged by the nearest older one; of vLLM by the one with the same first
-        two numbers.
+        two numbers. One after the last is judged by the last: options that are new in it are unknown then.
 
         Raises:
             ValueError: the version is not one.
         """
         wanted = version_key(version)
+        example = next(iter(self.releases))
+        if version.startswith("b") != example.startswith("b"):
+            raise ValueError(f"{version!r} is not a version; write it as {example}")
         known = sorted(self.releases, key=version_key)
-        if not version_key(known[0]) <= wanted <= version_key(known[-1]):
+        if wanted < version_key(known[0]):
             return None
+        if wanted > version_key(known[-1]):
+            return known[-1]
         older = [release for release in known if version_key(release) <= wanted]
         if KINDS[self.engine].syntax.by_minor and version_key(older[-1])[:2] != wanted[:2]:
             newer = known[len(older)]
@@ -102,11 +110,43 @@ class EngineTable:
 
 @cache
 def table(engine: Engine) -> EngineTable:
-    """Return the table of an engine that has one."""
+    """Return the table of an engine that has one, with the releases that files of the operator add.
+
+    Raises:
+        ValueError: the engine has no table, or a file of the operator is none; the text is one line.
+    """
     path = KINDS[engine].table
     if path is None:
         raise ValueError(f"{TITLES[engine]} has no table of options")
-    return parse_table(engine, json.loads(path.read_text(encoding="utf-8")))
+    known = parse_table(engine, json.loads(path.read_text(encoding="utf-8")))
+    added = dict(_added_releases(engine))
+    if not added:
+        return known
+    dumps = {release: known.of(release) for release in known.releases} | {name: one for name, (_, one) in added.items()}
+    return build(engine, {**known.releases, **{name: digest for name, (digest, _) in added.items()}}, dumps)
+
+
+def added_folder() -> Path:
+    """Return the folder with releases that the operator adds: ENGINE-VERSION.json, made by dump_options.py."""
+    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(config).expanduser() / "sparkrack/engines"
+
+
+def _added_releases(engine: Engine) -> Iterator[tuple[str, tuple[str, dict[str, EngineOption]]]]:
+    """Yield each release that the operator adds: its version, the SHA-256 of the file, and its options by name."""
+    for path in sorted(added_folder().glob(f"{engine}-*.json")):
+        try:
+            content = path.read_bytes()
+            value = json.loads(content)
+            version, options = str(value["version"]), value["options"]
+            version_key(version)
+            read = {name: EngineOption(**{**one, "choices": tuple(one["choices"])}) for name, one in options.items()}
+            right = value["engine"] == engine and bool(read)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            right = False
+        if not right:
+            raise ValueError(f"{path}: is not what dump_options.py prints of {engine}; make it again, or remove it")
+        yield version, (hashlib.sha256(content).hexdigest(), read)
 
 
 def parse_table(engine: Engine, value: Mapping[str, Any]) -> EngineTable:

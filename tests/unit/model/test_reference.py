@@ -173,8 +173,9 @@ REFERENCE = ("env", "file", "command")
 
 
 def refers(place: Place) -> bool:
-    """Whether a key is one of the forms of a reference to a secret; a unit has an `env` that is a mapping."""
-    return place[-1] in REFERENCE and KEYS[place].kind.get("type") != "object"
+    """Whether a key is one of the forms of a reference to a secret; `env` of a unit is a mapping, and `command` of a
+    custom engine that of its ranks."""
+    return place[-1] in REFERENCE and KEYS[place].kind.get("type") != "object" and place[-2] != "custom"
 
 
 def below(place: Place, key: str) -> Place:

@@ -94,7 +94,7 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             {"version": "0.9.2"},
             (
                 f"{P}.version @ version: vLLM 0.9.2: its options are unknown; the table has releases from 0.10.2 "
-                "to 0.33.0; use one of them, or add this one with scripts/engine_options.py"
+                "to 0.33.0; use one of them, or add this one as docs/reference/engine-options.md says"
             ),
         ),
         (

@@ -75,9 +75,9 @@ def test_a_version_between_known_ones_is_judged_by_a_neighbour(engine: Engine, v
 
 @pytest.mark.parametrize(
     ("engine", "version"),
-    [("vllm", "0.10.2rc1"), ("vllm", "0.9.2"), ("vllm", "0.33.1"), ("vllm", "1.0.0"), ("sglang", "0.5.24")],
+    [("vllm", "0.10.2rc1"), ("vllm", "0.9.2"), ("sglang", "0.5.3"), ("llama.cpp", "b10000")],
 )
-def test_a_version_outside_the_table_is_never_accepted(engine: Engine, version: str) -> None:
+def test_a_version_before_the_table_is_never_accepted(engine: Engine, version: str) -> None:
     verdict = judge(engine, version, ["model"] if engine == "vllm" else [])
     assert verdict.release is None
     assert not verdict.accepted
@@ -85,6 +85,24 @@ def test_a_version_outside_the_table_is_never_accepted(engine: Engine, version: 
     assert "its options are unknown" in problem.message
     with pytest.raises(EngineArgumentsError, match="its options are unknown"):
         render(engine, version, {})
+
+
+@pytest.mark.parametrize(
+    ("engine", "version"),
+    [("vllm", "0.33.1"), ("vllm", "0.34.0rc1"), ("vllm", "1.0.0"), ("sglang", "0.5.24"), ("llama.cpp", "b11549")],
+)
+def test_a_version_after_the_table_is_judged_by_the_newest_release_which_is_said(engine: Engine, version: str) -> None:
+    newest = list(table(engine).releases)[-1]
+    verdict = judge(engine, version, ["model"] if engine == "vllm" else [])
+    assert (verdict.release, verdict.accepted) == (newest, True)
+    assert verdict.note == f"{version} is judged by {newest}"
+    (problem,) = judge(engine, version, ["model", "--no-such-option"][engine != "vllm" :]).problems
+    assert f"{version} ({version} is judged by {newest})" in problem.message
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "b11434"), ("llama.cpp", "0.5.3")])
+def test_a_version_in_the_form_of_another_engine_is_refused(engine: Engine, version: str) -> None:
+    assert "is not a version; write it as " in judge(engine, version, []).problems[0].message
 
 
 @pytest.mark.parametrize("version", ["latest", "", "0.21", "26.04-py3"])

@@ -93,7 +93,8 @@ def test_the_line_is_taken_by_the_build_that_it_is_made_for(build: str) -> None:
         ({"args": {"flash-atn": "on"}}, "did you mean --flash-attn?"),
         ({"args": {"cache-type-k": "fp8"}}, "takes one of bf16, f16"),
         ({"args": {"threads": "many"}}, "takes a whole number"),
-        ({"version": "0.1.2"}, "its options are unknown; the table has releases from b10001 to b11434"),
+        ({"version": "b9999"}, "its options are unknown; the table has releases from b10001 to b11434"),
+        ({"version": "0.1.2"}, "is not a version; write it as b10001"),
         ({"engine": "vllm", "version": "0.19.1"}, "has gguf, which llama.cpp alone reads"),
     ],
 )
