@@ -364,6 +364,13 @@ class ServedUnit(Section):
         """The engine by whose options the unit is judged."""
         return ENGINES[self.engine].kind
 
+    @property
+    def has_open_metrics(self) -> bool:
+        """Whether the engine has metrics that can be read without the key of its API."""
+        engine = ENGINES[self.engine]
+        found = engine.progress(self)
+        return bool(found.counters or found.requests) and not (engine.guards_metrics and self.api.key)
+
     def ranks(self, nodes: Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:
         """Return the names of its nodes in rank order; `nodes`: all nodes of the rack."""
         return tuple(nodes) if self.nodes == "all" else tuple(self.nodes)

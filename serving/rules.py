@@ -218,7 +218,7 @@ def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
         yield RuleViolation(
             ("probe", "tool"), "a tool call is a chat completion, and chat is false", "remove one of them"
         )
-    elif unit.probe.tool and not parser:
+    elif unit.probe.tool and not parser and ENGINES[unit.engine].package:
         yield RuleViolation(
             ("probe", "tool"),
             f"{TITLES[unit.kind]} gives tool calls as text without tool-call-parser",

@@ -87,5 +87,5 @@ def watched_units(rack: Rack) -> Iterator[ServedUnit]:
             "fabric": at is not None,
             "local": at is not None and at.name == head,
         }[unit.api.listen]
-        if unit.state == "up" and reachable:
+        if unit.state == "up" and reachable and unit.has_open_metrics:
             yield unit

@@ -168,11 +168,11 @@ class ServingEngine:
     options that the launcher sets itself, or that take from it what it needs, and why. `table`: its options by release;
     None for an engine that has no table. `own_address`: the variable with the address of each node. `ray`: whether Ray
     joins its nodes. `host`: what its options take of the host's memory, from `args`, `env` and the number of ranks.
-    `bench`: its measuring tool. `log`: what it prints of its memory. `serves_any_name`:
-    whether it answers whatever model a request names, so that the name of its model must be looked up. `weights`: bytes
-    that each node loads, from the sizes of the files of the model, where the sum of declared sizes is the fit; None
-    where the fit is computed. `rules`: what is wrong with a unit of so many
-    ranks; `advice`: what is worth a warning.
+    `bench`: its measuring tool. `log`: what it prints of its memory. `serves_any_name`: whether it answers whatever
+    model a request names, so that the name of its model must be looked up. `guards_metrics`: whether its /metrics needs
+    the key. `weights`: bytes that each node loads, from the sizes of the files of the model, where the sum of declared
+    sizes is the fit; None where the fit is computed. `rules`: what is wrong with a unit of so many ranks. `advice`:
+    what is worth a warning.
     """
 
     name: str
@@ -193,6 +193,7 @@ class ServingEngine:
     bench: BenchTool | None = None
     log: StartLog | None = None
     serves_any_name: bool = False
+    guards_metrics: bool = False
     weights: Callable[[ServedUnit, Mapping[str, int]], float | None] | None = None
     rules: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
     advice: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules

@@ -85,6 +85,7 @@ ENGINES = (
         table=Path(__file__).with_name("options.json"),
         syntax=OptionSyntax(equals=False),
         serves_any_name=True,
+        guards_metrics=True,
         weights=weights,
         rules=rules,
         advice=advice,

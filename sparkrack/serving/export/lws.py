@@ -54,6 +54,10 @@ def lws_files(source: ExportSource) -> tuple[ExportFile, ...]:
             f"the lock file has no record of {unit.image}, and Kubernetes pulls an image by itself; run "
             "`sparkrack apply --only images`",
         )
+    if unit.custom and len(source.nodes) > 1:
+        raise ExportError(
+            ("custom",), "Kubernetes gives all workers one command, and that of a custom engine has its rank"
+        )
     if unit.name.endswith("_"):
         raise ExportError((), f"{unit.name} ends with '_', and a name of Kubernetes with no '-'; rename the unit")
     if source.rack.topology == "ring" and len(source.nodes) > 3:

@@ -17,6 +17,9 @@ from serving.desired import LockedUnit
 from serving.launch import RankLaunch, launches
 from serving.options import served_units
 from serving.rules import notes
+from sparkrack.serving.check_units import check_units
+from sparkrack.serving.export.lws import lws_files
+from sparkrack.serving.export.source import ExportError, export_source
 from tests.unit.model.serving_racks import IMAGE_ID, VLLM, loaded, put, record, refusals, text, unit
 
 COMMAND = [
@@ -205,6 +208,35 @@ def test_the_gate_looks_for_the_program_and_for_the_declared_memory(tmp_path: Pa
         docker = gate["container"]["docker"]
         assert docker[docker.index("--entrypoint") + 1] == "sh"
         assert gate["memory"] == {"bytes": (60 + 4 + 3) * 2**30}, "weights, overhead, and the floor of the guard"
+
+
+def test_the_sum_of_the_declared_sizes_is_what_check_shows() -> None:
+    rack = loaded(text({"one": custom(overhead="4G")}))
+    (found,) = check_units(rack, served_units(rack).values(), None).units
+    assert (found.fits, found.weights, found.overhead, found.total, found.reason) == ("yes", 60, 4, 64, "")
+    rack = loaded(text({"one": custom({"weights": "110G"}, fit={"override": "it ran"})}))
+    (found,) = check_units(rack, served_units(rack).values(), None).units
+    assert (found.fits, found.reason) == ("accepted", "needs 118.0 GiB a node, 109.5 GiB are allowed; accepted: it ran")
+    rack = loaded(text({"one": custom({"weights": None}, memory=0.8)}))
+    (found,) = check_units(rack, served_units(rack).values(), None).units
+    assert (found.fits, found.weights) == ("unknown", None)
+
+
+def test_metrics_that_need_no_key_are_scraped_and_none_that_are_not_declared() -> None:
+    for changes, there in (({}, True), ({"progress": None, "requests": None}, False)):
+        rack = loaded(text({"one": custom(changes)}))
+        assert served_units(rack)["one"].has_open_metrics is there
+
+
+def test_a_custom_engine_of_several_nodes_is_not_exported_with_the_rank_of_one_worker_for_all() -> None:
+    rack = loaded(text({"one": custom()}))
+    source = export_source(rack, served_units(rack)["one"], Pin(None, IMAGE_ID), "")
+    with pytest.raises(ExportError, match="Kubernetes gives all workers one command"):
+        lws_files(source)
+
+
+def test_a_tool_call_needs_no_parser_that_a_custom_engine_does_not_have() -> None:
+    assert refusals(text({"one": custom(probe={"tool": True})})) == []
 
 
 def test_check_says_what_is_lost() -> None:

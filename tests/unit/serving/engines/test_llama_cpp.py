@@ -137,6 +137,12 @@ def test_the_gate_wants_a_cuda_device_and_the_sum_of_the_sizes(tmp_path: Path) -
     assert made["metrics"]["counters"] == ["llamacpp:n_decode_total"]
 
 
+def test_its_metrics_are_scraped_only_without_a_key() -> None:
+    for api, there in (({}, True), ({"key": {"env": "KEY"}}, False)):
+        rack = loaded(text({"one": llama(api=api)}))
+        assert served_units(rack)["one"].has_open_metrics is there
+
+
 def test_the_tables_are_those_of_builds_that_take_other_names() -> None:
     known = table("llama.cpp")
     assert tuple(known.releases) == BUILDS
