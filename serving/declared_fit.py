@@ -10,7 +10,7 @@ from core.model.model_lock import ModelRecord
 from serving.engines.llama_cpp.rules import parts
 from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, OVERHEAD_GIB, Fit
 from serving.engines.registry import ENGINES
-from serving.fit import UnitFit, parallel_of
+from serving.fit import OverheadSource, UnitFit, parallel_of
 from serving.options import ServedUnit
 
 
@@ -37,7 +37,7 @@ def declared_fit(unit: ServedUnit, record: ModelRecord | None, reserved: float =
         unknown={} if weights is not None else {"weights": "the bytes that a node loads are not declared"},
     )
     memory = MEMORY_GIB - reserved
-    source = "declared" if unit.overhead else "default"
+    source: OverheadSource = "declared" if unit.overhead else "default"
     return UnitFit(found, memory, (unit.memory or HIGHEST_SHARE) * memory, source)
 
 

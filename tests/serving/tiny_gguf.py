@@ -11,7 +11,7 @@ from pathlib import Path
 
 VOCABULARY = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
 END, WIDTH, HEADS, INNER = 2, 288, 4, 32
-CHAIN = {"=": "4", "4": ".", ".": END, "O": "K", "K": END}
+CHAIN: dict[str, str | int] = {"=": "4", "4": ".", ".": END, "O": "K", "K": END}
 _TEXT, _U32, _F32, _ARRAY, _I32 = 8, 4, 6, 9, 5
 
 
@@ -55,6 +55,7 @@ def write(path: Path, context: int = 4096) -> None:
     flat = {"token_embd": unit, "output": output}
     none = {"attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH, WIDTH), "attn_v": (WIDTH, WIDTH), "attn_output": (WIDTH, WIDTH)}
     none |= {"ffn_gate": (WIDTH, INNER), "ffn_up": (WIDTH, INNER), "ffn_down": (INNER, WIDTH)}
+    tensors: dict[str, tuple[tuple[int, ...], list[float]]]
     tensors = {f"{name}.weight": ((WIDTH, size), [one for row in rows for one in row]) for name, rows in flat.items()}
     tensors |= {f"blk.0.{name}.weight": (shape, [0.0] * (shape[0] * shape[1])) for name, shape in none.items()}
     tensors |= {
