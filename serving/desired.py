@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from ipaddress import IPv4Address
 
 from pydantic import SecretBytes
@@ -24,6 +24,8 @@ from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving import allowed_addresses, unit_files
 from serving import gate_config as gate
+from serving.engines.engine import MASTER_PORT, RAY_PORT
+from serving.engines.registry import ENGINES
 from serving.kinds import dimension
 from serving.launch import (
     FABRIC_ENVIRONMENT,
@@ -37,7 +39,6 @@ from serving.launch import (
 )
 from serving.options import ServedUnit, rdma_is_measured, served_units, serving_of
 from serving.programs import AGENT, COORDINATOR, GATE, RUN, programs
-from serving.rules import MASTER_PORT, RAY_PORT
 
 UNITS = "/etc/systemd/system"
 GATE_LIMIT = 660
@@ -302,14 +303,20 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
     found = {
         "name": unit.name,
         "model": served_name(unit),
-        "engine": unit.family,
+        "metrics": {name: list(names) for name, names in asdict(ENGINES[unit.engine].progress(unit)).items()},
         "ranks": [{"node": name, "address": str(addresses[name])} for name in locked.nodes],
         "head": {"address": str(addresses[locked.nodes[0]]), "port": coordinator_port(rack, unit)},
         "api": api,
         "secret_file": path(unit, "secret"),
         "gate": [GATE, path(unit, "gate.json"), "--together"],
         "service": service_name(unit),
-        "probe": {**answer, "kind": unit.kind, "tool": probe.tool, "dimension": dimension(unit, locked.record)},
+        "probe": {
+            **answer,
+            "kind": unit.kind,
+            "tool": probe.tool,
+            "dimension": dimension(unit, locked.record),
+            **({"named": True} if ENGINES[unit.engine].serves_any_name else {}),
+        },
         "rdma": rdma if len(locked.nodes) > 1 else "ignored",
         "times": {
             "gate_limit": GATE_LIMIT,
@@ -357,10 +364,7 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
     ports = {}
     if node == locked.nodes[0]:
         ports[str(unit.api.port)] = f"the API of unit {unit.name}"
-        if len(locked.nodes) > 1:
-            ports[str(MASTER_PORT)] = "where the ranks meet"
-            if unit.engine == "vllm-ray":
-                ports[str(RAY_PORT)] = "where Ray listens"
+        ports |= {str(port): what for port, what in ENGINES[unit.engine].ports(len(locked.nodes)).items()}
     cache = None
     if unit.cache:
         cache = {"folder": str(cache_folder(unit, locked.image_id)), "bytes": mebibytes(unit.cache) * 2**20}
@@ -409,8 +413,7 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
         return tuple(found)
     if not key or not plain(key):
         raise ValueError(f"{place}: {KEY_FAULT}")
-    # SGLang reads the key from a file of more options, docker gives it to vLLM as a variable.
-    text = f"api-key: {json.dumps(key)}\n" if unit.family == "sglang" else f"VLLM_API_KEY={key}\n"
+    text = ENGINES[unit.engine].key(unit).text(key)
     found += [
         PrivateFile(path(unit, "key"), SecretBytes(text.encode())),
         PrivateFile(path(unit, "token"), SecretBytes(f"{key}\n".encode())),

@@ -16,7 +16,7 @@ from core.model.model_lock import ModelRecord
 from serving.calibration import Calibration, Conditions
 from serving.container_paths import INSIDE_MODELS
 from serving.engines import model_shape
-from serving.engines.host_memory import HostMemory, host_memory
+from serving.engines.host_memory import HostMemory
 from serving.engines.memory_fit import (
     GIB,
     HIGHEST_SHARE,
@@ -31,6 +31,7 @@ from serving.engines.memory_fit import (
 )
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
+from serving.engines.registry import ENGINES
 from serving.kinds import pools
 from serving.options import ServedUnit, plain_argument
 
@@ -306,7 +307,7 @@ def _windows(unit: ServedUnit) -> tuple[int, float]:
 def host_memory_of(unit: ServedUnit, ranks: int) -> HostMemory:
     """Return what the options of a unit take of the host's memory on each node."""
     args = {name: plain_argument(value) for name, value in unit.args.items()}
-    return host_memory(unit.family, args, unit.env, ranks)
+    return ENGINES[unit.engine].host(args, unit.env, ranks)
 
 
 def _is_before(version: str, release: str) -> bool:

@@ -25,7 +25,9 @@ from roles.memory.options import MemoryOptions
 from roles.time.options import TimeOptions
 from serving import unit_files
 from serving.container_paths import container_files
+from serving.declared_fit import needed_bytes
 from serving.engines.model_shape import ModelConfigError
+from serving.engines.registry import ENGINES
 from serving.fit import (
     demand_of,
     host_memory_of,
@@ -57,7 +59,9 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
         ranks: the number of its ranks.
     """
     name = f"sparkrack-{unit.name}-gate"
-    other = {"--name": name, "--entrypoint": "python3", "--network": "none"}
+    engine = ENGINES[unit.engine]
+    # Of an image whose engine is not a package of Python, it is not known whether it has Python.
+    other = {"--name": name, "--entrypoint": "python3" if engine.package else "sh", "--network": "none"}
     key = f"{UNIT_FILES / unit.name}.key"
     words: list[str] = []
     for place, word in enumerate(launch.docker):
@@ -66,15 +70,11 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
             words.pop()
         else:
             words.append(other.get(before, word))
-    if unit.family == "sglang":
-        looks = ["module:sglang"]
-    else:
-        looks = ["program:vllm"]
-        if unit.engine == "vllm-ray" and ranks > 1:
-            looks += ["program:ray", *([] if launch.rank else ["program:bash"])]
+    looks = list(engine.looks(unit, launch.rank, ranks))
     looks += [f"program:{unit.before[0]}"] if unit.before else []
     looks += [f"file:{path}" for path in container_files(unit)]
-    return {"name": name, "docker": words, "image": launch.image, "looks": looks}
+    shell = {} if engine.package else {"shell": True}
+    return {"name": name, "docker": words, "image": launch.image, "looks": looks, **shell}
 
 
 def model(name: str, record: ModelRecord) -> dict[str, object]:
@@ -171,6 +171,8 @@ def memory(
     add = (mebibytes(floor) * 2**20 if floor else 0) + int(_host_gib(unit, record, ranks) * 2**30)
     if unit.memory is not None:
         return {"share": unit.memory, "add": add}
+    if (needed := needed_bytes(unit, record)) is not None:
+        return {"bytes": needed + add}
     demand, _ = demand_of(unit)
     weights = sum(one.size if (known := weight_size(one)) is None else known for one in (record, *further.values()))
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
@@ -178,6 +180,8 @@ def memory(
 
 
 def _host_gib(unit: ServedUnit, record: ModelRecord, ranks: int) -> float:
+    if ENGINES[unit.engine].weights:
+        return 0.0
     try:
         shape = record_shape(unit.model, record)
     except ModelConfigError:

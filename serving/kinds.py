@@ -40,9 +40,14 @@ def engine_options(unit: ServedUnit) -> list[str]:
     (configs/model_config.py, entrypoints/openai/serving_rerank.py). What vLLM makes of a model follows from its
     architecture, too, unless `convert` in `args` says it.
     """
-    if unit.family == "sglang":
-        return ["--is-embedding"] if unit.kind == "embedding" else []
-    return ["--runner", "pooling"] if pools(unit) else []
+    match unit.family:
+        case "sglang":
+            return ["--is-embedding"] if unit.kind == "embedding" else []
+        case "vllm":
+            return ["--runner", "pooling"] if pools(unit) else []
+        case "llama.cpp":
+            return {"embedding": ["--embeddings"], "score": ["--reranking"]}.get(unit.kind, [])
+    return []
 
 
 def dimension(unit: ServedUnit, record: ModelRecord) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,12 +41,14 @@ from core.model.fields import (
     TcpPort,
     invalid,
     matching,
+    mebibytes,
     size,
 )
 from core.model.secrets import SecretRef
 from core.util.command_error import CommandError
 from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
 from serving.engines.option_table import Engine
+from serving.engines.registry import ENGINES
 
 if TYPE_CHECKING:
     from core.model.partial_rack import PartialRack
@@ -181,6 +184,40 @@ def _has_words(value: Sequence[str]) -> Sequence[str]:
     return value
 
 
+REFUSED_ENGINES: Mapping[str, tuple[str, str]] = {
+    "tensorrt-llm": (
+        "TensorRT-LLM starts its ranks by mpirun over a remote shell, and a lost one leaves a head that answers 503",
+        "write vllm or sglang, which serve the same models",
+    ),
+    "ollama": (
+        "Ollama loads and unloads models by request and locks no weights, so no start of it can be proven",
+        "write llama.cpp, which serves the same GGUF files",
+    ),
+    "llama.cpp-rpc": (
+        "llama.cpp over RPC has no key and no time limit: a worker that is frozen hangs the head without an end",
+        "write llama.cpp on one node, or vllm on several",
+    ),
+}
+"""Engines that are asked for and not served: why, and what to write instead."""
+_OTHER_NAMES = {
+    **dict.fromkeys(("trt-llm", "trtllm", "tensorrt_llm"), "tensorrt-llm"),
+    **dict.fromkeys(("llama-cpp-rpc", "llamacpp-rpc"), "llama.cpp-rpc"),
+}
+
+
+def _refused_engine(value: object) -> object:
+    name = _OTHER_NAMES.get(str(value).lower(), str(value).lower())
+    if known := REFUSED_ENGINES.get(name):
+        raise invalid(*known)
+    return value
+
+
+if TYPE_CHECKING:
+    EngineName = str
+else:
+    EngineName = Annotated[Literal[tuple(ENGINES)], BeforeValidator(_refused_engine)]
+
+
 class ServingParallel(Section):
     """How the model is split: `tensor` slices of each layer, times `pipeline` stages of layers, one rank a node.
 
@@ -247,6 +284,78 @@ class ServingFit(Section):
     override: Phrase = Field(examples=["runs at 0.89, seen 2026-10-01"])
 
 
+def _metric(value: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,199}", value):
+        raise invalid("{value} is not the name of a metric", "write it as /metrics has it, without labels")
+    return value
+
+
+def _long_option(value: str) -> str:
+    if not re.fullmatch(r"--?[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+        raise invalid("{value} is not the name of an option", "write it with its dashes, like --api-key-file")
+    return value
+
+
+def _gguf(value: str) -> str:
+    parts = value.split("/")
+    if not re.fullmatch(r"[A-Za-z0-9._/+-]{1,512}\.gguf", value) or not all(part.strip(".") for part in parts):
+        raise invalid("{value} is not the path of a GGUF file in the model", "write it without a / at its beginning")
+    return value
+
+
+GgufPath = Annotated[StrictStr, AfterValidator(_gguf)]
+MetricName = Annotated[StrictStr, AfterValidator(_metric)]
+
+
+def _two_gauges(value: tuple[str, ...]) -> tuple[str, ...]:
+    if len(value) not in (0, 2):
+        raise invalid("is not two gauges", "write that of the requests that run, and that of those that wait")
+    return value
+
+
+class ServingKeyForm(Section):
+    """How a custom engine gets the key of its API: `option` names a file with the key, `variable` has the key."""
+
+    option: Annotated[Annotated[StrictStr, AfterValidator(_long_option)] | None, NotEmpty] = Field(
+        default=None, examples=["--api-key-file"]
+    )
+    variable: Annotated[Environment | None, NotEmpty] = Field(default=None, examples=["ENGINE_API_KEY"])
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> ServingKeyForm:
+        if (self.option is None) == (self.variable is None):
+            raise invalid("does not say how the engine gets its key", "write option or variable, one of them")
+        return self
+
+
+class ServingCustom(Section):
+    """An engine that no table knows: `command` of each rank, or of the head alone where the others have
+    `worker_command`. In its words {model} {name} {rank} {nodes} {head} {host} {port} {context} {sequences} stand for
+    values of the unit.
+
+    `key`: how it gets the key of its API. `progress`: counters of its /metrics that rise while it computes. `requests`:
+    two gauges, of requests that run and that wait. `weights`: what each node loads.
+    """
+
+    command: Annotated[tuple[Phrase, ...], NonEmptyList] = Field(
+        examples=["[serve, '{model}', --host, '{host}', --port, '{port}']"]
+    )
+    worker_command: Annotated[Annotated[tuple[Phrase, ...], NonEmptyList] | None, NotEmpty] = Field(
+        default=None, examples=["[work, --head, '{head}']"]
+    )
+    key: Annotated[ServingKeyForm | None, NotEmpty] = Field(default=None, examples=["{option: --api-key-file}"])
+    progress: tuple[MetricName, ...] = Field(default=(), examples=["[engine:steps_total]"])
+    requests: Annotated[tuple[MetricName, ...], AfterValidator(_two_gauges)] = Field(
+        default=(), examples=["[engine:running, engine:waiting]"]
+    )
+    weights: Annotated[MemorySize | None, NotEmpty] = Field(default=None, examples=["80G"])
+
+    @property
+    def weights_bytes(self) -> int | None:
+        """The bytes that each node loads; None where they are not declared."""
+        return mebibytes(self.weights) * 2**20 if self.weights else None
+
+
 class ServedUnit(Section):
     """One model, served by one engine on one or more nodes: one rank on each, the first of them is the head.
 
@@ -260,7 +369,7 @@ class ServedUnit(Section):
     """
 
     name: UnitName
-    engine: Literal["vllm", "vllm-ray", "sglang"] = Field(examples=["vllm"])
+    engine: EngineName = Field(examples=["vllm"])
     version: StrictStr = Field(examples=["0.19.1"])
     image: StrictStr = Field(examples=["nvcr.io/nvidia/vllm:26.04-py3"])
     kind: Literal["chat", "completion", "embedding", "score"] = "chat"
@@ -297,9 +406,26 @@ class ServedUnit(Section):
         default=None, examples=['{override: "runs at 0.89, seen 2026-10-01"}']
     )
     drain: Duration = "30s"
+    gguf: Annotated[GgufPath | None, NotEmpty] = Field(default=None, examples=["Q4_K_M/model-00001-of-00003.gguf"])
+    custom: Annotated[ServingCustom | None, NotEmpty] = Field(
+        default=None, examples=["{command: [serve, '{model}', --host, '{host}', --port, '{port}'], weights: 80G}"]
+    )
+
+    @model_validator(mode="after")
+    def _custom_engine(self) -> ServedUnit:
+        if self.engine == "custom" and self.custom is None:
+            right = "write custom: {command: [PROGRAM, --host, '{host}', --port, '{port}']}"
+            raise invalid("has a custom engine, and no command for it", right)
+        if self.gguf and self.engine != "llama.cpp":
+            raise invalid("has gguf, which llama.cpp alone reads", "write engine: llama.cpp, or remove gguf")
+        if self.custom and self.engine != "custom":
+            raise invalid("has custom, and an engine that is known", "write engine: custom, or remove custom")
+        return self
 
     @model_validator(mode="after")
     def _one_amount_of_memory(self) -> ServedUnit:
+        if self.custom and self.custom.weights and self.kv is None:
+            return self  # its sizes are declared, of which the cache may be a part
         if (self.memory is None) == (self.kv is None):
             raise invalid(
                 "has neither memory nor kv" if self.kv is None else "has both memory and kv",
@@ -310,7 +436,14 @@ class ServedUnit(Section):
     @property
     def family(self) -> Engine:
         """The engine by whose options the unit is judged."""
-        return "sglang" if self.engine == "sglang" else "vllm"
+        return ENGINES[self.engine].kind
+
+    @property
+    def has_open_metrics(self) -> bool:
+        """Whether the engine has metrics that can be read without the key of its API."""
+        engine = ENGINES[self.engine]
+        found = engine.progress(self)
+        return bool(found.counters or found.requests) and not (engine.guards_metrics and self.api.key)
 
     @property
     def served_names(self) -> tuple[str, ...]:

@@ -17,13 +17,16 @@ from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
 from core.model.schema import Rack
 from core.model.written_secrets import written_secret
+from serving import declared_fit
 from serving.accepted import accepted_options, engine_arguments, idle_entries
 from serving.calibration import Calibration
 from serving.container_paths import unservable
 from serving.engines.command_line import EngineArgumentsError
+from serving.engines.engine import MASTER_PORT, RAY_PORT
 from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.option_table import TITLES, table, version_key
+from serving.engines.registry import ENGINES
 from serving.fit import (
     PADDED,
     UnitFit,
@@ -44,10 +47,6 @@ from serving.kinds import unfit_model, unfit_probe, unprovable
 from serving.options import LOWEST_SHARE, ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
 from serving.unit_files import faults
 
-MASTER_PORT = 29501
-"""The port by which the ranks of a unit find each other, on its head."""
-RAY_PORT = 6379
-"""The port of Ray on the head of a unit, where it is used."""
 LOCAL_PORTS = range(32768, 61000)
 """Ports that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one may be in use at a start."""
 BANDWIDTH_PORTS = range(18600, 18700)
@@ -135,10 +134,12 @@ def _unit(
     yield from _direct(unit)
     yield from _secret_arguments(unit)
     yield from _tools(unit)
+    yield from ENGINES[unit.engine].rules(unit, len(unit.ranks(partial.nodes)))
     if unit.kv and unit.family == "sglang":
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
     record = partial.records.get(unit.model)
+    yield from declared_fit.rules(unit, record, reserved_gib(partial.options.get))
     found = _found_fit(partial, unit, record)
     yield from _host_memory(partial, unit, found)
     if record:
@@ -231,7 +232,7 @@ def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
 
 def _is_new(unit: ServedUnit, key: str) -> bool:
     """Return whether no release of an engine has an option."""
-    return f"--{key}" not in table(unit.kind).options
+    return f"--{key}" not in table(unit.family).options
 
 
 def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
@@ -250,7 +251,7 @@ def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
             "vLLM gives tool calls as text without enable-auto-tool-choice",
             "add enable-auto-tool-choice: true to args",
         )
-    if unit.probe.tool and unit.kind == "chat" and not parser:
+    if unit.probe.tool and unit.kind == "chat" and not parser and ENGINES[unit.engine].package:
         yield RuleViolation(
             ("probe", "tool"),
             f"{TITLES[unit.family]} gives tool calls as text without tool-call-parser",
@@ -409,7 +410,7 @@ def _next_token(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation
 def _found_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord | None) -> UnitFit | None:
     """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
     split = parallel_of(unit)
-    if record is None or split.nodes != len(unit.ranks(partial.nodes)):
+    if record is None or split.nodes != len(unit.ranks(partial.nodes)) or ENGINES[unit.engine].weights:
         return None
     try:
         shape = record_shape(unit.model, record)
@@ -523,6 +524,9 @@ def _unknowns(
     reserved: float,
 ) -> Iterator[RuleViolation]:
     record = records.get(unit.model)
+    if ENGINES[unit.engine].weights:
+        yield from declared_fit.notes(unit, record, reserved)
+        return
     if record is None:
         yield RuleViolation(
             ("model",),
@@ -571,6 +575,7 @@ def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
     if unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1 and _has_no_ray(unit.image):
         what = f"{truncate(unit.image)} has no Ray, by which vllm-ray joins nodes: the gate will refuse each start"
         yield RuleViolation(("image",), what, "write engine: vllm, which needs none, or an image that has it")
+    yield from ENGINES[unit.engine].advice(unit, parallel_of(unit).nodes)
     yield from _way_in(unit, gateways)
     if unit.family == "vllm" and unit.cache is None and _compiles_all(unit):
         yield RuleViolation(

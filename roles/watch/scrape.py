@@ -62,7 +62,7 @@ def _document(rack: Rack) -> dict[str, Any]:
 
 
 def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
-    for kind in ("vllm", "sglang"):
+    for kind in sorted({unit.kind for unit in served_units(rack).values()}, reverse=True):
         targets = [
             {
                 "targets": [f"{api_address(rack, unit)}:{unit.api.port}"],
@@ -87,5 +87,5 @@ def watched_units(rack: Rack) -> Iterator[ServedUnit]:
             "fabric": at is not None,
             "local": at is not None and at.name == head,
         }[unit.api.listen]
-        if unit.state == "up" and reachable:
+        if unit.state == "up" and reachable and unit.has_open_metrics:
             yield unit

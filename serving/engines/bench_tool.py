@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from serving.engines.option_table import TITLES, Engine, version_key
+from serving.engines.version import version_key
 
 OUTPUT_TOKENS = 256
 """Tokens of each answer. The end of the text is ignored, so that each answer has as many."""
@@ -24,9 +24,6 @@ QUICK_INPUT_TOKENS = 1024
 """Tokens of each prompt of a short measurement, with one request at a time."""
 SPARE_TOKENS = 256
 """Tokens of the context that are left free: a prompt may become longer when the engine reads its text again."""
-SAFE_SINCE: Mapping[Engine, str] = {"vllm": "0.11.0", "sglang": "0.5.4"}
-"""The first release that can be measured: `vllm bench serve` of 0.10.2 always sends the first prompt twice."""
-_TOKENIZER_MODE_SINCE = "0.11.2"
 _FIGURES = ("output_throughput", "median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")
 _LEAST_OUTPUT = 0.95
 """Share of the requested tokens that the answers have at least."""
@@ -55,11 +52,11 @@ class BenchCase:
 
 @dataclass(frozen=True)
 class BenchTarget:
-    """The API that is measured. `base_url`: of its head, without a path. `model`: the folder of the model in the
-    container. `served_name`: the name by which clients ask for it. `args`: the options of the engine in rack.yaml.
+    """The API that is measured. `version`: of the engine. `base_url`: of its head, without a path. `model`: the folder
+    of the model in the container. `served_name`: the name by which clients ask for it. `args`: the options of the
+    engine in rack.yaml.
     """
 
-    engine: Engine
     version: str
     base_url: str
     model: str
@@ -101,78 +98,69 @@ def cases(context: int, sequences: int, *, quick: bool) -> Iterator[tuple[BenchC
         yield case, "; ".join(reasons)
 
 
-def release_fault(engine: Engine, version: str) -> str:
-    """Return why a release cannot be measured, empty if it can."""
-    since = SAFE_SINCE[engine]
-    if version_key(version) >= version_key(since):
-        return ""
-    return f"{TITLES[engine]} {version} cannot be measured: its tool sends a prompt twice; {since} or later can"
-
-
 # claim: serving.bench-tool
-def command(target: BenchTarget, case: BenchCase, result: str, seed: int, *, warm_up: bool = False) -> tuple[str, ...]:
-    """Return the command of the tool, in the container of the head.
+@dataclass(frozen=True)
+class BenchTool:
+    """The measuring tool of an engine.
 
-    Args:
-        target: what is measured.
-        case: the measurement.
-        result: path of a new file for the result.
-        seed: for the prompts; no two calls may have the same.
-        warm_up: send one round of requests with short answers.
+    `title`: of the engine. `since`: the first release that can be measured. `words`: the command, from the target, the
+    path of a new file for the result, and the options that all tools have. `appends`: whether the tool appends a line
+    to its file, and does not write one object.
     """
-    requests = case.concurrency if warm_up else case.requests
-    output = WARM_UP_TOKENS if warm_up else case.output_tokens
-    common = (
-        *("--base-url", target.base_url, "--model", target.model),
-        *("--random-input-len", str(case.input_tokens), "--random-output-len", str(output)),
-        *("--num-prompts", str(requests), "--max-concurrency", str(case.concurrency)),
-        *("--seed", str(seed), "--disable-tqdm", *_tokenizer(target)),
-    )
-    if target.engine == "sglang":
-        # A ratio of 1 is a fixed length here. The set `random` is made from a download; token IDs need none.
-        return (
-            *("python3", "-m", "sglang.bench_serving", "--backend", "sglang", *common),
-            *("--dataset-name", "random-ids", "--tokenize-prompt", "--random-range-ratio", "1"),
-            *("--warmup-requests", "0", "--output-file", result),
+
+    title: str
+    since: str
+    words: Callable[[BenchTarget, str, tuple[str, ...]], tuple[str, ...]]
+    appends: bool = False
+
+    def fault(self, version: str) -> str:
+        """Return why a release cannot be measured, empty if it can."""
+        if version_key(version) >= version_key(self.since):
+            return ""
+        return f"{self.title} {version} cannot be measured: its tool sends a prompt twice; {self.since} or later can"
+
+    def command(
+        self, target: BenchTarget, case: BenchCase, result: str, seed: int, *, warm_up: bool = False
+    ) -> tuple[str, ...]:
+        """Return the command of the tool, in the container of the head.
+
+        Args:
+            target: what is measured.
+            case: the measurement.
+            result: path of a new file for the result.
+            seed: for the prompts; no two calls may have the same.
+            warm_up: send one round of requests with short answers.
+        """
+        requests = case.concurrency if warm_up else case.requests
+        output = WARM_UP_TOKENS if warm_up else case.output_tokens
+        path = target.args.get("tokenizer", target.args.get("tokenizer-path"))
+        common = (
+            *("--base-url", target.base_url, "--model", target.model),
+            *("--random-input-len", str(case.input_tokens), "--random-output-len", str(output)),
+            *("--num-prompts", str(requests), "--max-concurrency", str(case.concurrency)),
+            # The tool has the same tokenizer as the engine.
+            *("--seed", str(seed), "--disable-tqdm", *(("--tokenizer", str(path)) if path is not None else ())),
         )
-    folder, _, name = result.rpartition("/")
-    return (
-        *("vllm", "bench", "serve", "--backend", "openai", "--endpoint", "/v1/completions", *common),
-        *("--served-model-name", target.served_name, "--dataset-name", "random", "--random-range-ratio", "0"),
-        *("--ignore-eos", "--temperature", "0", "--ready-check-timeout-sec", "0"),
-        *("--percentile-metrics", "ttft,tpot", "--metric-percentiles", "99"),
-        *("--save-result", "--result-dir", folder, "--result-filename", name),
-    )
+        return self.words(target, result, common)
+
+    def figures(self, text: str, case: BenchCase) -> BenchFigures:
+        """Return the figures of a result file; `case`: the measurement that it is of. Raises BenchToolError."""
+        lines = text.strip().splitlines() or [""]
+        return parse_result(lines[-1] if self.appends else text, case)
 
 
-def _tokenizer(target: BenchTarget) -> Iterator[str]:
-    """Yield the options by which the tool has the same tokenizer as the engine."""
-    args = target.args
-    path = args.get("tokenizer", args.get("tokenizer-path"))
-    if path is not None:
-        yield from ("--tokenizer", str(path))
-    if target.engine == "sglang":
-        return
-    if "tokenizer-mode" in args and version_key(target.version) >= version_key(_TOKENIZER_MODE_SINCE):
-        yield from ("--tokenizer-mode", str(args["tokenizer-mode"]))
-    if args.get("trust-remote-code") is True:
-        yield "--trust-remote-code"
-
-
-def parse_result(engine: Engine, text: str, case: BenchCase) -> BenchFigures:
-    """Return the figures of a result file.
+def parse_result(text: str, case: BenchCase) -> BenchFigures:
+    """Return the figures of a result.
 
     Args:
-        engine: whose tool wrote it. SGLang appends a line to its file, vLLM writes one object.
-        text: the content of the file.
+        text: one JSON object.
         case: the measurement that it is of.
 
     Raises:
         BenchToolError: it is not a result, requests failed, or answers are shorter than requested.
     """
-    lines = text.strip().splitlines() or [""]
     try:
-        found = json.loads(lines[-1] if engine == "sglang" else text)
+        found = json.loads(text)
     except ValueError:
         found = None
     if not isinstance(found, dict):

@@ -10,37 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from serving.engines.option_table import TITLES, Engine, EngineOption, EngineTable, table
-
-LAUNCHER_OPTIONS: Mapping[str, str] = {
-    **dict.fromkeys(("nnodes", "node-rank", "headless"), "follows from the nodes of the unit"),
-    **dict.fromkeys(
-        ("master-addr", "master-port", "dist-init-addr", "nccl-init-addr"), "follows from the first node of the unit"
-    ),
-    **dict.fromkeys(("host", "port"), "follows from where the unit listens"),
-    "api-key": "is a secret, which no command line holds",
-    **dict.fromkeys(
-        ("tensor-parallel-size", "tp-size", "pipeline-parallel-size", "pp-size"), "follows from the split of the model"
-    ),
-    "distributed-executor-backend": "follows from the engine",
-    **dict.fromkeys(("model", "model-path"), "follows from the model of the unit"),
-    **dict.fromkeys(("max-model-len", "context-length"), "follows from the key context of the unit"),
-    **dict.fromkeys(("max-num-seqs", "max-running-requests"), "follows from the key sequences of the unit"),
-    **dict.fromkeys(("gpu-memory-utilization", "mem-fraction-static"), "follows from the key memory of the unit"),
-    "kv-cache-memory-bytes": "follows from the key kv of the unit",
-    "shutdown-timeout": "follows from the key drain of the unit",
-    **dict.fromkeys(("enable-expert-parallel", "ep-size"), "follows from the key parallel.expert of the unit"),
-    **dict.fromkeys(("runner", "task", "is-embedding"), "follows from the key kind of the unit"),
-    "enable-metrics": "is set for each unit: its metrics tell an engine that computes from one that hangs",
-    "disable-log-stats": "turns off the metrics that tell an engine that computes from one that hangs",
-    "config": "names a file with more options, which no check reads",
-}
-"""Options that the launcher sets itself, or that take from it what it needs, and why."""
-
-PLUGINS: Mapping[str, str] = {
-    "--tool-call-parser": "--tool-parser-plugin",
-    "--reasoning-parser": "--reasoning-parser-plugin",
-}
-"""Options that take more names than the table has where a file with a plugin is given, and the option of that file."""
+from serving.engines.registry import KINDS
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kmgt]i?b?", re.IGNORECASE)
@@ -93,7 +63,11 @@ def judge(engine: Engine, version: str, argv: Sequence[str]) -> CommandLineVerdi
     Returns the problems: unknown, abbreviated or repeated options, missing or surplus values, and values of a wrong
     kind. A value that the engine itself judges later (a model, the keys of a JSON value) passes.
     """
-    return _judge(table(engine), version, argv)
+    try:
+        known = table(engine)
+    except ValueError as error:
+        return CommandLineVerdict(None, "", (OptionProblem("", str(error)),))
+    return _judge(known, version, argv)
 
 
 def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str]:
@@ -109,14 +83,23 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
     Raises:
         EngineArgumentsError: with all problems: those of `judge`, and options that the launcher sets itself.
     """
-    known = table(engine)
+    if KINDS[engine].table is None:
+        what = f"{TITLES[engine]} has no table of options that could judge it; write it in the command"
+        if args:
+            raise EngineArgumentsError([OptionProblem(f"--{key}", what) for key in args])
+        return []
+    try:
+        known = table(engine)
+    except ValueError as error:
+        raise EngineArgumentsError([OptionProblem("", str(error))]) from None
     release, note, problems = _release(known, version)
     if release is None:
         raise EngineArgumentsError(problems)
     options = known.of(release)
     found: list[OptionProblem] = []
     argv: list[str] = []
-    owned = {options[f"--{name}"].dest: name for name in LAUNCHER_OPTIONS if f"--{name}" in options}
+    reasons = KINDS[engine].owned
+    owned = {options[f"--{name}"].dest: name for name in reasons if f"--{name}" in options}
     for key, value in args.items():
         name = f"--{key}"
         if not _KEY.fullmatch(key):
@@ -124,9 +107,9 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
             found.append(OptionProblem(key, f"{key} is not the long name of an option; write {proper}"))
             continue
         option = options.get(name)
-        launcher = key if key in LAUNCHER_OPTIONS else owned.get(option.dest) if option else None
+        launcher = key if key in reasons else owned.get(option.dest) if option else None
         if launcher:
-            found.append(OptionProblem(name, f"{name} {LAUNCHER_OPTIONS[launcher]}; remove it from args"))
+            found.append(OptionProblem(name, f"{name} {reasons[launcher]}; remove it from args"))
         elif option is None:
             found.append(_unknown(known, release, f"{TITLES[engine]} {version}{note and f' ({note})'}", name))
         else:
@@ -134,7 +117,7 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
                 argv += _rendered(name, option, options, value)
             except ValueError as error:
                 found.append(OptionProblem(name, f"{name} {error}"))
-    found += _judge(known, version, ["model", *argv] if engine == "vllm" else argv).problems
+    found += _judge(known, version, ["model", *argv] if KINDS[engine].syntax.model_first else argv).problems
     if found:
         raise EngineArgumentsError(found)
     return argv
@@ -180,8 +163,8 @@ def _release(known: EngineTable, version: str) -> tuple[str | None, str, list[Op
         return None, "", [OptionProblem("", f"{title}: {error}")]
     if release is None:
         message = (
-            f"{title} {version}: its options are unknown; the table has releases from {releases[0]} to {releases[-1]}. "
-            f"Use one of them, or add this one with scripts/engine_options.py"
+            f"{title} {version}: its options are unknown; the table has releases from {releases[0]} to {releases[-1]}; "
+            "use one of them, or add this one as docs/reference/engine-options.md says"
         )
         return None, "", [OptionProblem("", message)]
     return release, "" if release == version else f"{version} is judged by {release}", []
@@ -196,6 +179,7 @@ def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLine
     seen: dict[str, str] = {}
     given = list(split_options(known.engine, options, argv))
     names = {name for name, *_ in given}
+    plugins = KINDS[known.engine].syntax.plugins
     for name, path, values in given:
         if not name:
             problems += [OptionProblem("", f"{value!r} belongs to no option of {title}; remove it") for value in values]
@@ -204,7 +188,7 @@ def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLine
         if option is None or not name.startswith("-"):
             problems.append(_unknown(known, release, title, name))
             continue
-        if PLUGINS.get(name) in names:
+        if plugins.get(name) in names:
             option = replace(option, choices=())
         place = option.dest + path
         if place in seen and not option.repeats:
@@ -232,17 +216,18 @@ def split_options(
 
     vLLM takes one argument, the model, before the options.
     """
+    syntax = KINDS[engine].syntax
     rest = list(argv)
-    if engine == "vllm" and rest and not _is_option(rest[0]):
+    if syntax.model_first and rest and not _is_option(rest[0]):
         rest.pop(0)
     while rest:
         argument = rest.pop(0)
         if not _is_option(argument):
             yield "", "", [argument]
             continue
-        name, equals, inline = argument.partition("=")
+        name, equals, inline = argument.partition("=") if syntax.equals else (argument, "", "")
         path = ""
-        if engine == "vllm":
+        if syntax.paths:
             name, dot, below = name.partition(".")
             path = dot + below
             if name.startswith("--"):

@@ -1,22 +1,25 @@
-"""Which options each release of an inference engine takes: options.json, made by scripts/engine_options.py."""
+"""Which options each release of an inference engine takes: options.json of its folder, made by
+scripts/engine_options.py."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import re
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-Engine = Literal["vllm", "sglang"]
+from serving.engines.registry import KINDS
+from serving.engines.version import version_key as version_key
 
-TITLES: Mapping[Engine, str] = {"vllm": "vLLM", "sglang": "SGLang"}
-TABLE = Path(__file__).with_name("options.json")
-
-_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:\.?(a|b|rc|dev|post)(\d+))?(?:\+[0-9a-z.]+)?")
-_PHASES = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
+Engine = str
+"""The kind of an engine: the name of the one that has a table of options."""
+TITLES: Mapping[Engine, str] = {kind: engine.title for kind, engine in KINDS.items()}
+WITH_TABLE: tuple[Engine, ...] = tuple(kind for kind, engine in KINDS.items() if engine.table)
+"""The engines that have a table of options."""
 
 
 @dataclass(frozen=True)
@@ -82,45 +85,72 @@ class EngineTable:
     def judging(self, version: str) -> str | None:
         """Return the known release that judges a version, or None if no known release is near enough.
 
-        A version between two known releases of vLLM is judged by the one with the same first two numbers, any other by
-        the nearest older one.
+        A version between two known releases is judged by the nearest older one; of vLLM by the one with the same first
+        two numbers. One after the last is judged by the last: options that are new in it are unknown then.
 
         Raises:
             ValueError: the version is not one.
         """
         wanted = version_key(version)
+        example = next(iter(self.releases))
+        if version.startswith("b") != example.startswith("b"):
+            raise ValueError(f"{version!r} is not a version; write it as {example}")
         known = sorted(self.releases, key=version_key)
-        if not version_key(known[0]) <= wanted <= version_key(known[-1]):
+        if wanted < version_key(known[0]):
             return None
+        if wanted > version_key(known[-1]):
+            return known[-1]
         older = [release for release in known if version_key(release) <= wanted]
-        if self.engine == "vllm" and version_key(older[-1])[:2] != wanted[:2]:
+        if KINDS[self.engine].syntax.by_minor and version_key(older[-1])[:2] != wanted[:2]:
             newer = known[len(older)]
             if version_key(newer)[:2] == wanted[:2]:
                 return newer
         return older[-1]
 
 
-def version_key(version: str) -> tuple[int, ...]:
-    """Return what a version is ordered by: 0.21.1rc1 < 0.21.1 < 0.21.1.post1; a suffix such as +cu130 does not count.
-
-    Raises:
-        ValueError: the text is not a version.
-    """
-    match = _VERSION.fullmatch(version)
-    if not match:
-        raise ValueError(f"{version!r} is not a version; write it as 0.21.0")
-    major, minor, patch, phase, number = match.groups()
-    return int(major), int(minor), int(patch), _PHASES[phase], int(number or 0)
-
-
 @cache
 def table(engine: Engine) -> EngineTable:
-    """Return the table of an engine."""
-    return parse_table(engine, json.loads(TABLE.read_text(encoding="utf-8"))[engine])
+    """Return the table of an engine that has one, with the releases that files of the operator add.
+
+    Raises:
+        ValueError: the engine has no table, or a file of the operator is none; the text is one line.
+    """
+    path = KINDS[engine].table
+    if path is None:
+        raise ValueError(f"{TITLES[engine]} has no table of options")
+    known = parse_table(engine, json.loads(path.read_text(encoding="utf-8")))
+    added = dict(_added_releases(engine))
+    if not added:
+        return known
+    dumps = {release: known.of(release) for release in known.releases} | {name: one for name, (_, one) in added.items()}
+    return build(engine, {**known.releases, **{name: digest for name, (digest, _) in added.items()}}, dumps)
+
+
+def added_folder() -> Path:
+    """Return the folder with releases that the operator adds: ENGINE-VERSION.json, made by dump_options.py."""
+    config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    return Path(config).expanduser() / "sparkrack/engines"
+
+
+def _added_releases(engine: Engine) -> Iterator[tuple[str, tuple[str, dict[str, EngineOption]]]]:
+    """Yield each release that the operator adds: its version, the SHA-256 of the file, and its options by name."""
+    for path in sorted(added_folder().glob(f"{engine}-*.json")):
+        try:
+            content = path.read_bytes()
+            value = json.loads(content)
+            version, options = str(value["version"]), value["options"]
+            version_key(version)
+            read = {name: EngineOption(**{**one, "choices": tuple(one["choices"])}) for name, one in options.items()}
+            right = value["engine"] == engine and bool(read)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            right = False
+        if not right:
+            raise ValueError(f"{path}: is not what dump_options.py prints of {engine}; make it again, or remove it")
+        yield version, (hashlib.sha256(content).hexdigest(), read)
 
 
 def parse_table(engine: Engine, value: Mapping[str, Any]) -> EngineTable:
-    """Return the table that a part of options.json holds."""
+    """Return the table that the content of options.json holds."""
     return EngineTable(
         engine,
         value["releases"],
@@ -160,18 +190,11 @@ def build(engine: Engine, releases: Mapping[str, str], dumps: Mapping[str, Mappi
     )
 
 
-def render_tables(tables: Mapping[Engine, EngineTable]) -> str:
+def render_table(table: EngineTable) -> str:
     """Return the text of options.json, one line for each name of an option."""
-    return "{\n" + ",\n".join("\n".join(_part(part)) for part in tables.values()) + "\n}\n"
-
-
-def _part(part: EngineTable) -> Iterator[str]:
-    yield f'"{part.engine}": {{'
-    yield '"releases": ' + json.dumps(dict(part.releases), indent=0) + ","
-    yield '"options": {'
     rows = [
         f"{json.dumps(name)}: {json.dumps([presence.row() for presence in presences], separators=(',', ':'))}"
-        for name, presences in part.options.items()
+        for name, presences in table.options.items()
     ]
-    yield ",\n".join(rows)
-    yield "}}"
+    releases = json.dumps(dict(table.releases), indent=0)
+    return '{\n"releases": ' + releases + ',\n"options": {\n' + ",\n".join(rows) + "\n}}\n"

@@ -86,6 +86,11 @@ CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
             "use an image that has it; vllm-ray needs one with Ray",
         ),
         (
+            r"--list-devices names no CUDA0",
+            "the engine of the image was built without CUDA, and would compute on the CPU",
+            "use an image with its CUDA backend for arm64",
+        ),
+        (
             r"exec format error",
             "the image is of another architecture",
             "use an image for the CPU of the node (arm64)",

@@ -108,12 +108,28 @@ def prove(unit: ServedUnit, request: ApiRequest, dimension: int = 0, *, start: b
     proof: WrongAnswerError of serve_answers when the answer is not right, BusyError when the engine takes no request
     now, OwnFaultError when the fault is here.
     """
+    if unit.probe.named:
+        check_name(unit, request)
     status, content, shown = post(unit, request, *serve_answers.question(unit.probe, unit.model))
     if status in serve_answers.NOT_SERVED and start:
         raise serve_answers.not_served(unit.probe, status, shown)
     if status != 200:
         raise refusal(status)(f"HTTP status {status}: {shown}")
     return serve_answers.judge(unit.probe, content, shown, dimension)
+
+
+def check_name(unit: ServedUnit, request: ApiRequest) -> None:
+    """Raise ServeError unless the engine has a model of this name: the port may be that of another server."""
+    status, content = request.send("GET", "/v1/models", key=read_key(unit))
+    if status != 200:
+        raise refusal(status)(f"/v1/models: HTTP status {status}")
+    try:
+        names = [one["id"] for one in json.loads(content)["data"]]
+    except (ValueError, LookupError, TypeError):
+        names = []
+    if unit.model not in names:
+        shown = line(", ".join(map(str, names)) or "no model", 80)
+        raise OwnFaultError(f"/v1/models has {shown}, expected {unit.model}")
 
 
 def post(unit: ServedUnit, request: ApiRequest, path: str, body: Mapping[str, Any]) -> tuple[int, bytes, str]:
@@ -135,21 +151,24 @@ def progress(unit: ServedUnit, request: ApiRequest) -> Mapping[str, float]:
     """Return counters, gauges and requests of the engine, each summed over its labels; nothing when they cannot be
     read.
     """
-    return _samples(request, (*unit.probe.counters, *unit.probe.gauges, *unit.requests))
+    return _samples(unit, request, (*unit.probe.counters, *unit.probe.gauges, *unit.requests))
 
 
 def requests(unit: ServedUnit, request: ApiRequest) -> int | None:
-    """Return how many requests the engine has, running and waiting. None: it does not report both numbers."""
-    found = _samples(request, unit.requests)
+    """Return how many requests the engine has, running and waiting. None: it does not report both numbers, or none
+    are declared.
+    """
+    found = _samples(unit, request, unit.requests)
     # What is not a number is not 0.
-    known = len(found) == len(unit.requests) and all(0 <= value < 1e9 for value in found.values())
+    known = 0 < len(unit.requests) == len(found) and all(0 <= value < 1e9 for value in found.values())
     return round(sum(found.values())) if known else None
 
 
-def _samples(request: ApiRequest, names: Collection[str]) -> dict[str, float]:
+def _samples(unit: ServedUnit, request: ApiRequest, names: Collection[str]) -> dict[str, float]:
     """Return these metrics of the engine, each summed over its labels; nothing when they cannot be read."""
     try:
-        status, content = request.send("GET", "/metrics")
+        # llama.cpp guards its metrics by the key; for others it is one header more.
+        status, content = request.send("GET", "/metrics", key=read_key(unit))
     except ServeError:
         return {}
     if status != 200:

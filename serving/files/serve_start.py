@@ -53,6 +53,28 @@ for word in sys.argv[1:]:
 """
 """The program of the container. Its words: program:NAME, module:NAME, file:PATH, cuda."""
 
+SHELL_LOOK = """\
+PATH=$PATH:/app
+for word do
+    name=${word#*:}
+    case $word in
+    program:*) command -v "$name" > /dev/null || { echo "the image has no program $name" >&2; exit 1; } ;;
+    file:*) [ -e "$name" ] || { echo "the container has no file $name" >&2; exit 1; } ;;
+    devices:*)
+        "$name" --list-devices 2>&1 | grep -q CUDA0 && continue
+        echo "$name --list-devices names no CUDA0: it would compute on the CPU" >&2
+        exit 1 ;;
+    cuda) cuda=1 ;;
+    esac
+done
+if [ -n "${cuda-}" ] && command -v python3 > /dev/null; then
+    exec python3 -c "$0" cuda
+fi
+"""
+"""The same for an image of which it is not known whether it has Python: a script of sh, whose name is LOOK. llama.cpp's
+own images have their programs in /app. A program
+that prints the devices on which it computes is devices:NAME."""
+
 _CONDITION = re.compile(r"(cuda|driver)(>=|<=|=|<|>)([0-9.]+)")
 
 
@@ -70,7 +92,8 @@ class StartChecks:
         if any(Path(self.place("/usr/lib")).glob("*/libcuda.so.1")):
             looks.append("cuda")
         run("docker", "rm", "--force", wanted["name"])
-        words = ["docker", "run", *wanted["docker"], wanted["image"], "-c", LOOK, *looks]
+        script = ["-c", SHELL_LOOK, LOOK] if wanted.get("shell") else ["-c", LOOK]
+        words = ["docker", "run", *wanted["docker"], wanted["image"], *script, *looks]
         try:
             code, _, errors = run(*words, limit=CONTAINER_LIMIT)
         except GateError:

@@ -14,7 +14,8 @@ Standard library only, Python 3.10 or later. Fields of the file; each check runs
     node, unit   names, for the messages
     guard        unit of systemd that ends containers when memory runs short
     image        {"name", "id"}
-    container    {"name", "docker", "image", "looks"}: the container that serve_start.py runs
+    container    {"name", "docker", "image", "looks"}: the container that serve_start.py runs; "shell"
+                 where it is not known whether its image has Python
     model        {"name", "folder", "files": {path: bytes}}
     also         [further models, in the form of model]
     files        {folder: {path: sha256}}: files that the container mounts; the folder has these and no other

@@ -6,7 +6,7 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
 
     name         of the unit: lower-case letters, digits, _
     model        as the engine's API names it
-    engine       vllm or sglang: it selects the counters and gauges that count as progress, and those of requests
+    metrics      {"counters": [...], "gauges": [...], "requests": [...]}: of the engine, by their names in /metrics
     ranks        [{"node": "spark1", "address": "10.0.0.1"}, ...] in the order of ranks; rank 0 is the head
     head         {"address": "10.0.0.1", "port": 29400}: where the coordinator listens
     api          {"address": "10.0.0.1", "port": 8000}: the head's OpenAI API; "key_file" where it wants a key
@@ -15,8 +15,8 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     service      the rank's systemd service; default sparkrack-serve-NAME.service
     systemctl    command that controls it; default ["systemctl"]
     journalctl   command that prints the kernel's log; default ["journalctl"]
-    probe        {"kind": "chat", "prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...], "gauges": [...],
-                 "tool": false, "dimension": 0}
+    probe        {"kind": "chat", "prompt": "2+2=", "answer": "4", "max_tokens": 8, "tool": false, "dimension": 0,
+                  "named": false}
     rdma         of the ranks, after a start: required, remark (it is said when they do not use it) or ignored
     times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 5400, first_limit 300,
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1, evidence 3; and probe_misses 2
@@ -52,22 +52,6 @@ LINE_LIMIT = 65536
 KINDS = ("chat", "completion", "embedding", "score")
 """What a unit is asked for: completions and chats, completions alone, embeddings, or a ranking of documents."""
 LARGEST_DIMENSION = 65536
-COUNTERS = {
-    "vllm": ("vllm:iteration_tokens_total_count", "vllm:generation_tokens_total", "vllm:prompt_tokens_total"),
-    "sglang": ("sglang:realtime_tokens_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
-}
-"""Counters that rise while an engine computes. Those of vLLM rise with each step that has an output, which a part of a
-long prompt has not (0.32, v1/engine/async_llm.py); embeddings and scores are outputs, too (measured, 0.32). Of SGLang,
-`realtime_tokens_total` rises with the steps (0.5.9 and later), the others when a request has finished
-(managers/tokenizer_manager.py); both also where it pools (managers/scheduler_output_processor_mixin.py)."""
-GAUGES = {"vllm": ("vllm:kv_cache_usage_perc",), "sglang": ("sglang:num_used_tokens",)}
-"""Gauges that change while an engine computes, also within a long prompt: the tokens in its cache. SGLang sets its
-gauge with each part of a prompt and every 40 steps of decoding; 0.5.4 and 0.5.6 have nothing else that moves."""
-REQUESTS = {
-    "vllm": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
-    "sglang": ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
-}
-"""Gauges of the requests that an engine computes, and of those that wait for it."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,30}")
 _CHALLENGE = re.compile(r"[0-9a-f]{32}")
 _Value = TypeVar("_Value")
@@ -138,7 +122,8 @@ class UnitProbe:
     `kind`: what is asked for; with `chat` a chat completion is asked for as well, once after each start, and with
     `tool` a tool call. `answer`: the word with which the completion begins; with an empty one any clean text proves it.
     `dimension`: the numbers of an embedding; 0: those of the first answer. `counters`: one that rises is progress.
-    `gauges`: one that changes while the engine has requests is progress, too.
+    `gauges`: one that changes while the engine has requests is progress, too. `named`: whether /v1/models must have the
+    name of the model, since the engine answers whatever name a request has.
     """
 
     kind: str = "chat"
@@ -149,6 +134,7 @@ class UnitProbe:
     gauges: tuple[str, ...] = ()
     tool: bool = False
     dimension: int = 0
+    named: bool = False
 
     @property
     def noun(self) -> str:
@@ -171,7 +157,7 @@ class ServedUnit:
     service: str
     systemctl: tuple[str, ...]
     journalctl: tuple[str, ...]
-    requests: tuple[str, ...] = REQUESTS["vllm"]
+    requests: tuple[str, ...] = ()
     probe: UnitProbe = field(default_factory=UnitProbe)
     times: ServeTimes = field(default_factory=ServeTimes)
     restart: RestartBudget = field(default_factory=RestartBudget)
@@ -222,6 +208,10 @@ class _Section:
         found: list[Any] = self.take(key, list, right, "a list of texts", *default)
         return tuple(found)
 
+    def names(self, key: str) -> tuple[str, ...]:
+        """Return a list of texts, which may be left out or empty."""
+        return self.words(key) if self.values.get(key) else tuple(self.take(key, list, lambda _: True, "a list", []))
+
     def flag(self, key: str, default: bool) -> bool:
         """Return true or false."""
         value = self.values.pop(key, default)
@@ -270,7 +260,6 @@ def load_unit(path: str) -> ServedUnit:
     except ValueError as error:
         raise ServeError(f"{path}: not JSON: {error}") from None
     name = top.take("name", str, lambda text: bool(_NAME.fullmatch(text)), "lower-case letters, digits, _")
-    engine = top.one_of("engine", *COUNTERS, default="vllm")
     ranks = []
     declared: list[Any] = top.take("ranks", list, bool, "a list of ranks")
     for number, value in enumerate(declared):
@@ -282,6 +271,7 @@ def load_unit(path: str) -> ServedUnit:
         raise ServeError(f"{path}: head: unknown key 'key_file'")
     api, key_file = top.endpoint("api")
     probe = _Section(f"{path}: probe", top.values.pop("probe", {}))
+    metrics = _Section(f"{path}: metrics", top.values.pop("metrics", {}))
     default = UnitProbe()
     unit = ServedUnit(
         name=name,
@@ -300,8 +290,8 @@ def load_unit(path: str) -> ServedUnit:
             probe.text("prompt", default.prompt),
             probe.take("answer", str, str.isprintable, "a text", default.answer),
             probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
-            probe.words("counters", list(COUNTERS[engine])),
-            probe.words("gauges", list(GAUGES[engine])),
+            metrics.names("counters"),
+            metrics.names("gauges"),
             probe.flag("tool", default.tool),
             probe.take(
                 "dimension",
@@ -310,8 +300,9 @@ def load_unit(path: str) -> ServedUnit:
                 f"0 to {LARGEST_DIMENSION}",
                 default.dimension,
             ),
+            probe.flag("named", default.named),
         ),
-        requests=REQUESTS[engine],
+        requests=metrics.names("requests"),
         times=top.numbers("times", ServeTimes),
         restart=top.numbers("restart", RestartBudget),
         boot=top.one_of("boot", "hold", "start", default="hold"),
@@ -319,6 +310,7 @@ def load_unit(path: str) -> ServedUnit:
         rdma=top.one_of("rdma", "required", "remark", "ignored", default="ignored"),
     )
     probe.end()
+    metrics.end()
     top.end()
     times = unit.times
     if not 0 < 2 * times.ask <= times.lease:

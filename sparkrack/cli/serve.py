@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from core.model import Rack, image_lock, load, lock_file
 from core.model.errors import printable_line
+from core.util import resources
 from core.util.command_error import CommandError
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
@@ -25,7 +26,7 @@ from serving.engines.memory_fit import (
     fits_on,
 )
 from serving.engines.model_shape import ModelConfigError, read
-from serving.engines.option_table import Engine
+from serving.engines.option_table import WITH_TABLE, Engine
 from serving.launch import RankLaunch, launches
 from serving.options import select_unit, served_units
 from sparkrack.cli.options import json_option, rack_option
@@ -219,8 +220,22 @@ def _show_launch(launch: RankLaunch, ranks: int) -> None:
             click.echo(f"    {printable_line(line)}")
 
 
+def _print_program(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        click.echo(resources.file_text("serving.engines", "dump_options.py"), nl=False)
+        context.exit()
+
+
 @serve.command("options", context_settings={"allow_interspersed_args": False})
-@click.argument("engine", type=click.Choice(["vllm", "sglang"]))
+@click.option(
+    "--program",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_program,
+    help="Print the program that lists the options of the engine in an image, and end.",
+)
+@click.argument("engine", type=click.Choice(sorted(WITH_TABLE, reverse=True)))
 @click.argument("version")
 @click.argument("line", metavar="[ARGUMENT]...", nargs=-1, type=click.UNPROCESSED)
 def judge_options(engine: Engine, version: str, line: tuple[str, ...]) -> None:
@@ -230,8 +245,9 @@ def judge_options(engine: Engine, version: str, line: tuple[str, ...]) -> None:
       sparkrack serve options vllm 0.21.0 MODEL --tensor-parallel-size 2 --prefix-caching
       sparkrack serve options sglang 0.5.12 --model-path MODEL --tp-size 8
 
-    ARGUMENTs are what follows `vllm serve` or `python -m sglang.launch_server`. vLLM 0.10.2 to 0.33.0 and SGLang 0.5.4
-    to 0.5.23 are known; another build of a release may have more options.
+    ARGUMENTs are what follows `vllm serve`, `python -m sglang.launch_server` or `llama-server`. vLLM 0.10.2 to 0.33.0,
+    SGLang 0.5.4 to 0.5.23 and llama.cpp b10001 to b11434 are known, and what the operator added to
+    ~/.config/sparkrack/engines; a later one is judged by the newest. Another build of a release may have more options.
 
     Exit 0 when the release accepts the line, else 1 with a line for each problem.
     """

@@ -16,13 +16,12 @@ from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
 from core.util.command_error import CommandError
 from core.util.tables import print_whole
-from serving.engines import bench_tool
-from serving.engines.bench_tool import BenchCase
+from serving.engines.bench_tool import BenchCase, cases
 from serving.kinds import bench_fault
 from serving.options import select_unit
 from sparkrack.cli.options import json_option, rack_option
 from sparkrack.serving import bench_record as records
-from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, measure
+from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, bench_tool, measure
 from sparkrack.serving.bench_record import BenchCaseRecord, Kind, ServeBenchRecord
 from sparkrack.terminal.progress import show_progress
 
@@ -54,9 +53,13 @@ def bench(unit: str, save: bool, quick: bool, rack: Path, as_json: bool) -> None
     found = load(rack)
     chosen = select_unit(found, unit)
     kind: Kind = "quick" if quick else "full"
-    matrix = list(bench_tool.cases(chosen.context, chosen.sequences, quick=quick))
-    if fault := bench_fault(chosen) or bench_tool.release_fault(chosen.family, chosen.version):
+    if fault := bench_fault(chosen):
         raise CommandError(fault)
+    matrix = list(cases(chosen.context, chosen.sequences, quick=quick))
+    try:
+        bench_tool(chosen)
+    except BenchError as error:
+        raise CommandError(str(error)) from None
     if all(reason for _, reason in matrix):
         raise CommandError(f"unit {unit} can serve no measurement: {matrix[0][0]} {matrix[0][1]}")
     baseline = _baseline(found, unit, kind, replace=save)

@@ -19,8 +19,8 @@ from core.util.screen import Screen
 from serving.container_paths import INSIDE_MODELS
 from serving.desired import path as unit_path
 from serving.desired import served_name
-from serving.engines import bench_tool
-from serving.engines.bench_tool import BenchCase, BenchTarget, BenchToolError
+from serving.engines.bench_tool import BenchCase, BenchTarget, BenchTool, BenchToolError
+from serving.engines.registry import ENGINES
 from serving.launch import api_address
 from serving.options import ServedUnit
 from serving.programs import COORDINATOR
@@ -87,7 +87,7 @@ class UnitHead:
         found = self._ask(shlex.join(["docker", "inspect", "--format", "{{.Id}} {{.Image}}", self._name])).split()
         if len(found) != 2:
             raise BenchError(f"{self.node}: docker describes the container {self._name} in an unknown form")
-        package = "sglang" if self.unit.family == "sglang" else "vllm"
+        package = ENGINES[self.unit.engine].package
         question = f"import importlib.metadata as found; print(found.version({package!r}))"
         version = self._ask(self._inside("python3", "-c", question)).strip()
         if not version or len(version) > 100:
@@ -138,6 +138,17 @@ def _last(text: str) -> str:
     return printable_line(lines[-1][:300]) if lines else "no output"
 
 
+def bench_tool(unit: ServedUnit) -> BenchTool:
+    """Return the measuring tool of the engine of a unit. Raises BenchError where the engine has none, or its release
+    cannot be measured."""
+    engine = ENGINES[unit.engine]
+    if engine.bench is None:
+        raise BenchError(f"{engine.title} has no measuring tool that this command knows")
+    if fault := engine.bench.fault(unit.version):
+        raise BenchError(fault)
+    return engine.bench
+
+
 def measure(
     rack: Rack, head: UnitHead, kind: Kind, matrix: list[tuple[BenchCase, str]], screen: Screen
 ) -> ServeBenchRecord:
@@ -152,8 +163,8 @@ def measure(
     if state == "busy":
         screen.warn(f"unit {unit.name} is busy: it computes for others, or did a minute ago; figures may be worse")
     made = datetime.now(UTC)
+    tool = bench_tool(unit)
     target = BenchTarget(
-        engine=unit.family,
         version=unit.version,
         base_url=f"http://{api_address(rack, unit)}:{unit.api.port}",
         model=f"{INSIDE_MODELS}/{unit.model}",
@@ -175,7 +186,7 @@ def measure(
                 record = record.model_copy(update={"reason": "an earlier measurement failed"})
             elif not reason:
                 screen.step(head.node, f"{case}", number, len(matrix))
-                record = _measure_case(head, target, case, record, running)
+                record = _measure_case(head, tool, target, case, record, running)
             found.append(record)
     return ServeBenchRecord(
         schema="sparkrack.serve-bench/1",
@@ -197,15 +208,20 @@ def measure(
 
 
 def _measure_case(
-    head: UnitHead, target: BenchTarget, case: BenchCase, record: BenchCaseRecord, running: RunningUnit
+    head: UnitHead,
+    tool: BenchTool,
+    target: BenchTarget,
+    case: BenchCase,
+    record: BenchCaseRecord,
+    running: RunningUnit,
 ) -> BenchCaseRecord:
     """Warm up and measure once. What fails is in the record, so that the measurements before it are not lost."""
     try:
         for warm_up in (True, False):
             result = f"{FOLDER}/{case.concurrency}-{case.input_tokens}-{'warm-up' if warm_up else 'result'}.json"
-            command = bench_tool.command(target, case, result, secrets.randbelow(2**31), warm_up=warm_up)
+            command = tool.command(target, case, result, secrets.randbelow(2**31), warm_up=warm_up)
             text = head.measure(command, result)
-        figures = bench_tool.parse_result(target.engine, text, case)
+        figures = tool.figures(text, case)
         head.check(running)
     except (BenchError, BenchToolError, UnreachableError) as error:
         return record.model_copy(update={"state": "failed", "reason": printable_line(str(error))})

@@ -14,6 +14,7 @@ from core.util import atomic_file, regular_file
 from core.util.paths import state_folder
 from core.util.records import Record, Text
 from serving.engines.bench_tool import BenchFigures
+from serving.options import EngineName
 
 TOLERANCE = 0.05
 """Share by which a figure may be worse than the baseline."""
@@ -86,7 +87,7 @@ class ServeBenchRecord(Record):
     unit: str
     model: str
     nodes: tuple[str, ...]
-    engine: Literal["vllm", "vllm-ray", "sglang"]
+    engine: EngineName
     engine_version: Text
     image: Text
     image_id: Text

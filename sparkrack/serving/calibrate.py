@@ -20,9 +20,9 @@ from roles.rdma.options import socket_addresses
 from serving import calibration
 from serving.calibration import Calibration, Conditions
 from serving.desired import service_name
-from serving.engines import engine_log
-from serving.engines.engine_log import EngineLogError, RankMemory
 from serving.engines.memory_fit import GIB
+from serving.engines.registry import ENGINES
+from serving.engines.start_memory import EngineLogError, RankMemory
 from serving.fit import conditions_of, further_models
 from serving.launch import launches
 from serving.options import ServedUnit, served_units
@@ -57,6 +57,9 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
             f"unit {unit.name} has the size of its cache (kv) and no share of a node (memory), from which its overhead "
             "is computed; declare its overhead"
         )
+    log = ENGINES[unit.engine].log
+    if log is None:
+        raise CommandError(f"{ENGINES[unit.engine].title} prints no memory that is read here; declare overhead")
     nodes = unit.ranks(rack.nodes)
     lock = lock_file.lock_path(rack.source)
     records = model_lock.read(lock)
@@ -67,10 +70,10 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
     try:
         with open_shells(rack, nodes, ANSWER_SECONDS) as shells:
             UnitHead(unit, nodes[0], shells[nodes[0]]).state()
-            answers = {node: _log(rack, unit, node, image, shells[node], screen) for node in nodes}
+            answers = {node: _log(rack, unit, node, image, shells[node], screen, log.lines) for node in nodes}
         logs = {node: log for node, (_, log) in answers.items()}
         drafts = any(key.startswith("speculative-") for key in unit.args)
-        fullest = engine_log.fullest(unit.engine, logs, stages=unit.parallel.pipeline, drafts=drafts)
+        fullest = log.fullest(logs, unit.parallel.pipeline, drafts)
         # Which node the rank was on is unknown with Ray: the least of them makes the overhead the largest.
         reserved = min(reserved for reserved, _ in answers.values())
         measured = _measured(unit, fullest, reserved, conditions_of(unit, record, image, further_models(unit, records)))
@@ -83,11 +86,13 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
     return UnitCalibration(lock, measured, fullest.rank, len(nodes))
 
 
-def _log(rack: Rack, unit: ServedUnit, node: str, image: str, shell: RootShell, screen: Screen) -> tuple[float, str]:
+def _log(
+    rack: Rack, unit: ServedUnit, node: str, image: str, shell: RootShell, screen: Screen, pattern: str
+) -> tuple[float, str]:
     """Return the GiB of a node that no program has, and the lines of the current start. Raises CalibrationError."""
     screen.step(node, "read the log of the engine")
     script = resources.shell_text("sparkrack.serving", "files/engine-log.sh")
-    words = ("sh", "-c", script, "engine-log", service_name(unit), f"sparkrack-{unit.name}", engine_log.LINES)
+    words = ("sh", "-c", script, "engine-log", service_name(unit), f"sparkrack-{unit.name}", pattern)
     done = shell.run(shlex.join(words))
     if done.rc != 0:
         raise CalibrationError(f"{node}: {done.stderr.strip() or f'exit {done.rc}'}")

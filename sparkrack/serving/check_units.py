@@ -13,6 +13,7 @@ from core.model.role import reserved_gib
 from core.util.command_error import CommandError
 from core.util.records import Text
 from serving import calibration
+from serving.declared_fit import declared_fit
 from serving.engines.memory_fit import GIB, Demand, Fit, KvFormat, Verdict, unknown_reason, weight_bytes
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.fit import (
@@ -117,6 +118,8 @@ def _record(
         fits="unknown",
         reason=f"the lock file has no record of {unit.model}",
     )
+    if sums := declared_fit(unit, record, reserved):
+        return _declared(unit, found, sums)
     if record is None:
         return found
     try:
@@ -150,6 +153,26 @@ def _record(
             "allowed": round(made.allowed, 3),
             "tokens_left": None if "cache" in unknown else max(0, int(left)),
             "not_calibrated": not_calibrated,
+        }
+    )
+
+
+def _declared(unit: ServedUnit, found: UnitFitRecord, sums: UnitFit) -> UnitFitRecord:
+    """Return the record of a unit whose sizes are declared."""
+    accepted = unit.fit and not sums.fits
+    reason = unknown_reason(sums.fit.unknown) or (
+        "" if sums.fits else f"needs {sums.fit.total:.1f} GiB a node, {sums.allowed:.1f} GiB are allowed"
+    )
+    return found.model_copy(
+        update={
+            "fits": "accepted" if accepted else sums.verdict,
+            "reason": f"{reason}; accepted: {unit.fit.override}" if accepted and unit.fit else reason,
+            "weights": None if sums.fit.unknown else round(sums.fit.weights, 3),
+            "kv": round(sums.fit.kv, 3) if unit.kv else None,
+            "overhead": round(sums.fit.overhead, 3),
+            "overhead_from": sums.overhead_from,
+            "total": round(sums.fit.total, 3),
+            "allowed": round(sums.allowed, 3),
         }
     )
 

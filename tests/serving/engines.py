@@ -7,9 +7,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from serving.engines.registry import KINDS
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1] / "lab/engine_standin.py"
@@ -69,6 +71,12 @@ STAND_IN = EngineOfTests(
     stop=3,
     environment={"STANDIN_GRACE_SECONDS": "1", "STANDIN_STOP_SECONDS": "0.5", "STANDIN_NO_MODEL": "1"},
 )
+
+
+def engine_metrics(kind: str) -> dict[str, list[str]]:
+    """The section `metrics` of a unit file of an engine."""
+    unit: Any = None  # those of both engines do not depend on it
+    return {name: list(names) for name, names in asdict(KINDS[kind].progress(unit)).items()}
 
 
 def installed(*only: Literal["ray"]) -> Path | None:

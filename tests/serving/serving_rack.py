@@ -23,7 +23,7 @@ from serving.launch import RAY_VARIABLES, RankLaunch, launches
 from serving.options import served_units
 from serving.programs import programs
 from tests.serving.control_groups import container, mounted
-from tests.serving.engines import STAND_IN, EngineOfTests
+from tests.serving.engines import STAND_IN, EngineOfTests, engine_metrics
 from tests.unit.model.serving_racks import VLLM, loaded, machines, text, unit
 
 HERE = Path(__file__).parent
@@ -81,6 +81,7 @@ class ServingNode:
         values: dict[str, Any] = {
             "name": "toy",
             "model": "toy",
+            "metrics": engine_metrics("vllm"),
             "ranks": [{"node": node.name, "address": node.address} for node in self.rack.nodes],
             "head": {"address": self.rack.nodes[0].address, "port": COORDINATOR_PORT},
             "api": {"address": self.rack.nodes[0].address, "port": API_PORT, "key_file": str(key)},

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.contact.nodes import free_port
-from tests.serving.engines import ENGINE
+from tests.serving.engines import ENGINE, engine_metrics
 from tests.serving.serve_modules import serve_coordinator, serve_lifecycle, serve_probe, serve_unit
 from tests.serving.serving_rack import PATIENCE
 from tests.serving.test_unit_file import MINIMAL, written
@@ -46,7 +46,7 @@ class ProbedEngine:
         self.port = free_port()
         values = MINIMAL | {
             "model": "m",
-            "engine": kind,
+            "metrics": engine_metrics(kind),
             "ranks": MINIMAL["ranks"][:1],
             "api": {"address": "127.0.0.1", "port": self.port, "key_file": str(self.key_file)},
             "times": times,
@@ -395,7 +395,7 @@ def test_what_is_progress(tmp_path: Path, change: dict[str, float], expected: bo
 )
 def test_each_metric_of_sglang_is_progress_by_itself(tmp_path: Path, name: str, value: float) -> None:
     """Its one long prompt is not among the running requests, and the probe waits behind it."""
-    unit: Any = serve_unit.load_unit(written(tmp_path, MINIMAL | {"engine": "sglang"}))
+    unit: Any = serve_unit.load_unit(written(tmp_path, MINIMAL | {"metrics": engine_metrics("sglang")}))
     before = {f"sglang:{name}": 8.0, "sglang:num_running_reqs": 0.0, "sglang:num_queue_reqs": 1.0}
     assert serve_probe.moved(unit, before, before | {f"sglang:{name}": value})
     assert not serve_probe.moved(unit, before, before)

@@ -167,6 +167,10 @@ PRINTED = {
     ("the program that runs before the engine failed", "its own lines are above in the log"): (
         "sparkrack: the program of before ended with 3",
     ),
+    (
+        "the engine of the image was built without CUDA, and would compute on the CPU",
+        "use an image with its CUDA backend for arm64",
+    ): ("--list-devices names no CUDA0",),
     ("the image is of another architecture", "use an image for the CPU of the node (arm64)"): ("exec format error",),
     ("the node has no device for docker to hand over", "`sparkrack verify --only rdma`"): (
         'gathering device information while adding custom device "/dev/infiniband"',

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.serving.engines import engine_metrics
 from tests.serving.serve_modules import serve_lifecycle, serve_probe, serve_unit
 from tests.serving.serving_rack import API_PORT, KEY, ServingRack
 from tests.serving.test_lifecycle import SteppedUnit
@@ -69,7 +70,7 @@ def test_a_request_that_does_not_end_delays_the_stop_for_its_time_only(rack: Ser
 
 def test_an_engine_that_does_not_report_its_requests_gets_the_whole_time(rack: ServingRack) -> None:
     # The stand-in reports as vLLM does, which for SGLang are other names.
-    rack.up(engine="sglang", times={"drain": 2.0, "probe_interval": 3600.0})
+    rack.up(metrics=engine_metrics("sglang"), times={"drain": 2.0, "probe_interval": 3600.0})
     rack.start()
     assert rack.ask_coordinator("down").returncode == 0
     rack.wait_for("down")
@@ -179,7 +180,7 @@ def test_the_requests_of_an_engine_are_running_and_waiting(
     unit = serve_unit.load_unit(written(tmp_path, MINIMAL))
 
     request = serve_probe.ApiRequest(unit, 1.0)
-    monkeypatch.setattr(request, "send", lambda *_: (200, text.encode()))
+    monkeypatch.setattr(request, "send", lambda *_, **__: (200, text.encode()))
     assert serve_probe.requests(unit, request) == expected
 
 

@@ -274,3 +274,14 @@ def test_a_command_has_ended_once_its_process_has() -> None:
     sleeping._process.wait(60)
     assert sleeping.ended
     sleeping.end()
+
+
+def test_without_gauges_it_is_not_known_how_many_requests_are_left(api: ProbedApi, tmp_path: Path) -> None:
+    """Nothing that is counted is not 0: a stop would cut off requests that it takes for done."""
+    api.answers("/metrics", 200, b"engine:steps 4\n")
+    metrics = {"counters": ["engine:steps"], "requests": []}
+    address, port = api.unit.api
+    served = serve_unit.load_unit(
+        written(tmp_path, MINIMAL | {"api": {"address": address, "port": port}, "metrics": metrics})
+    )
+    assert serve_probe.requests(served, api.request()) is None

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
+from serving.engines.engine import RAY_PORT
 from serving.launch import RAY_VARIABLES
-from serving.rules import RAY_PORT
 from tests.serving.engines import EngineOfTests
 from tests.serving.serving_rack import PATIENCE, RAY_TOKEN, ServingRack
 from tests.serving.test_conformance import Fault, kill

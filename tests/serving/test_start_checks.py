@@ -116,6 +116,58 @@ def test_a_container_that_fails_is_the_reason(
     assert node.calls("memory-gate") == []
 
 
+@pytest.mark.parametrize(
+    ("server", "looks", "reason"),
+    [
+        ("echo 'Available devices:'; echo '  CUDA0: NVIDIA GB10 (122 GiB)'", "devices:llama-server", ""),
+        (
+            "echo 'Available devices:'; echo '  CPU: Cortex-X925'",
+            "devices:llama-server",
+            "llama-server --list-devices names no CUDA0: it would compute on the CPU",
+        ),
+        ("exit 127", "devices:llama-server", "llama-server --list-devices names no CUDA0: it would compute on the CPU"),
+        ("", "program:llama-server", ""),
+        ("", "program:no-such-server", "the image has no program no-such-server"),
+        ("", "file:/no/such/file", "the container has no file /no/such/file"),
+        ("", "file:/", ""),
+    ],
+)
+def test_an_image_without_python_is_looked_into_by_a_shell(
+    node: GateNode, server: str, looks: str, reason: str
+) -> None:
+    node.command("llama-server", server)
+    found = subprocess.run(
+        ["sh", "-c", serve_start.SHELL_LOOK, serve_start.LOOK, "file:/", looks],
+        env={"PATH": serve_gate_command.ENVIRONMENT["PATH"]},
+        capture_output=True,
+        text=True,
+    )
+    assert (found.stderr.strip(), found.returncode) == (reason, 1 if reason else 0)
+
+
+def test_cuda_is_asked_for_where_that_image_has_python_after_all(node: GateNode) -> None:
+    node.command("python3", 'echo "python $*" >&2; exit 7')
+    found = subprocess.run(
+        ["sh", "-c", serve_start.SHELL_LOOK, "TEXT", "file:/", "cuda"],
+        env={"PATH": serve_gate_command.ENVIRONMENT["PATH"]},
+        capture_output=True,
+        text=True,
+    )
+    assert (found.returncode, found.stderr) == (7, "python -c TEXT cuda\n")
+
+
+def test_the_gate_hands_that_shell_its_script(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    docker(node, "echo 'llama-server --list-devices names no CUDA0: it would compute on the CPU' >&2; exit 1")
+    wanted: dict[str, Any] = {"name": "sparkrack-qwen-gate", "docker": ["--rm"], "image": IMAGE, "looks": []}
+    wanted["shell"] = True
+    assert node.gate(capsys, *TOGETHER, container=wanted, **ALONE) == (
+        "no container of the image can run a rank: the engine of the image was built without CUDA, and would compute "
+        "on the CPU (--list-devices names no CUDA0: it would compute on the CPU); use an image with its CUDA "
+        "backend for arm64"
+    )
+    assert f"run --rm {IMAGE} -c PATH=$PATH:/app" in node.calls_file.read_text()
+
+
 def test_a_container_that_hangs_is_removed(
     node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

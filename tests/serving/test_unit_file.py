@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from serving.programs import FILES, programs
+from tests.serving.engines import engine_metrics
 from tests.serving.serve_modules import FOLDER, serve_unit
 
 MINIMAL: dict[str, Any] = {
@@ -28,9 +29,10 @@ MINIMAL: dict[str, Any] = {
 }
 
 
-def written(folder: Path, values: object) -> str:
+def written(folder: Path, values: dict[str, Any]) -> str:
+    """A unit file; with the metrics of vLLM unless it has others."""
     file = folder / "qwen.json"
-    file.write_text(json.dumps(values))
+    file.write_text(json.dumps({"metrics": engine_metrics("vllm"), **values}))
     return str(file)
 
 
@@ -51,9 +53,9 @@ def test_the_defaults(tmp_path: Path) -> None:
 
 
 def test_a_file_that_declares_all_is_taken_as_it_is(tmp_path: Path) -> None:
-    probe = {"prompt": "a", "answer": "b", "max_tokens": 4096, "counters": ["c"], "gauges": ["g"]}
+    probe = {"prompt": "a", "answer": "b", "max_tokens": 4096}
     changes = {
-        "engine": "sglang",
+        "metrics": {"counters": ["c"], "gauges": ["g"]},
         "api": {"address": "10.0.0.1", "port": 8000, "key_file": "/etc/key"},
         "service": "own.service",
         "systemctl": ["a", "b"],
@@ -83,11 +85,17 @@ def test_a_file_that_declares_all_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_the_metrics_are_those_of_the_engine(
     tmp_path: Path, engine: str, requests: tuple[str, ...], gauge: str
 ) -> None:
-    unit = serve_unit.load_unit(written(tmp_path, MINIMAL | {"engine": engine}))
+    unit = serve_unit.load_unit(written(tmp_path, MINIMAL | {"metrics": engine_metrics(engine)}))
     assert (unit.requests, unit.probe.gauges) == (requests, (gauge,))
     steps = {"vllm": "iteration_tokens_total_count", "sglang": "realtime_tokens_total"}[engine]
     names = (steps, "generation_tokens_total", "prompt_tokens_total")
     assert unit.probe.counters == tuple(f"{engine}:{name}" for name in names)
+
+
+def test_an_engine_may_have_no_metrics(tmp_path: Path) -> None:
+    for none in ({}, engine_metrics("vllm") | {key: [] for key in ("counters", "gauges", "requests")}):
+        unit = serve_unit.load_unit(written(tmp_path, MINIMAL | {"metrics": none}))
+        assert (unit.probe.counters, unit.probe.gauges, unit.requests) == ((), (), ())
 
 
 def test_a_rank_is_found_by_its_number(tmp_path: Path) -> None:
@@ -121,7 +129,9 @@ def test_an_empty_answer_lets_any_completion_do(tmp_path: Path) -> None:
         ({"restart": {"times": 1.5}}, "restart: times is 1.5, expected a whole number"),
         ({"boot": "always"}, "boot is 'always', expected hold or start"),
         ({"gate": "serve-gate"}, "gate is 'serve-gate', expected a list of texts"),
-        ({"engine": "ollama"}, "engine is 'ollama', expected vllm or sglang"),
+        ({"metrics": {"counters": [5]}}, "metrics: counters is [5], expected a list of texts"),
+        ({"metrics": {"histograms": []}}, "metrics: unknown key 'histograms'"),
+        ({"metrics": 5}, "metrics: expected an object"),
         ({"name": "_a"}, "name is '_a', expected lower-case letters, digits, _"),
         ({"name": "a" * 32}, f"name is '{'a' * 32}', expected lower-case letters, digits, _"),
         ({"model": ""}, "model is '', expected a text"),

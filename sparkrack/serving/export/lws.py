@@ -7,12 +7,15 @@ Container.args.
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 from core.model.fields import mebibytes, seconds
 from core.model.image_names import image_name
 from core.util import resources
-from serving.launch import FABRIC_ENVIRONMENT, INSIDE_KEY, api_address
+from serving.engines.engine import KeyForm
+from serving.engines.registry import ENGINES
+from serving.launch import FABRIC_ENVIRONMENT, api_address
 from sparkrack.serving.export.source import (
     ExportError,
     ExportFile,
@@ -50,6 +53,10 @@ def lws_files(source: ExportSource) -> tuple[ExportFile, ...]:
             ("image",),
             f"the lock file has no record of {unit.image}, and Kubernetes pulls an image by itself; run "
             "`sparkrack apply --only images`",
+        )
+    if unit.custom and len(source.nodes) > 1:
+        raise ExportError(
+            ("custom",), "Kubernetes gives all workers one command, and that of a custom engine has its rank"
         )
     if unit.name.endswith("_"):
         raise ExportError((), f"{unit.name} ends with '_', and a name of Kubernetes with no '-'; rename the unit")
@@ -94,7 +101,8 @@ def _notes(source: ExportSource, name: str) -> list[str]:
     if source.pin and source.pin.digest is None:
         notes.append("The image is in no registry: import it on each node, in containerd's namespace k8s.io.")
     if source.unit.api.key:
-        form = "--from-file=key.yaml=" if source.unit.family == "sglang" else "--from-env-file="
+        inside = _key(source).path
+        form = f"--from-file={PurePosixPath(inside).name}=" if inside else "--from-env-file="
         notes += [
             f"Key of the API: {source.key_file} with the line {source.key_line}, then",
             f"kubectl create secret generic {name} {form}{source.key_file}",
@@ -104,6 +112,10 @@ def _notes(source: ExportSource, name: str) -> list[str]:
 
 def _name(source: ExportSource) -> str:
     return f"sparkrack-{source.unit.name.replace('_', '-')}"
+
+
+def _key(source: ExportSource) -> KeyForm:
+    return ENGINES[source.unit.engine].key(source.unit)
 
 
 def _pod(source: ExportSource, rank: int) -> dict[str, Any]:
@@ -124,9 +136,10 @@ def _pod(source: ExportSource, rank: int) -> dict[str, Any]:
         kind = "DirectoryOrCreate" if not volume.read_only else "" if number else "Directory"
         volumes.append({"name": called, "hostPath": {"path": volume.source, "type": kind}})
         mounts.append({"name": called, "mountPath": volume.target, "readOnly": volume.read_only})
-    if keyed and unit.family == "sglang":
+    if keyed and (inside := _key(source).path):
         volumes.append({"name": "key", "secret": {"secretName": _name(source), "defaultMode": 0o400}})
-        mounts.append({"name": "key", "mountPath": INSIDE_KEY, "subPath": "key.yaml", "readOnly": True})
+        name = PurePosixPath(inside).name
+        mounts.append({"name": "key", "mountPath": inside, "subPath": name, "readOnly": True})
     nodes = source.nodes[:1] if rank == 0 else source.nodes[1:]
     return {
         "metadata": {"labels": {"app.kubernetes.io/name": _name(source)}},
@@ -188,12 +201,12 @@ def _environment(source: ExportSource, rank: int, *, keyed: bool) -> list[dict[s
     found: list[dict[str, Any]] = [
         {"name": _OWN_ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
     ]
-    addresses = {"MASTER_ADDR": Place.HEAD, "SGLANG_HOST_IP": Place.OWN, "VLLM_HOST_IP": Place.OWN}
+    addresses = {"MASTER_ADDR": Place.HEAD, ENGINES[source.unit.engine].own_address: Place.OWN}
     for name, value in launch.environment.items():
         found.append({"name": name, "value": _word((addresses.get(name, value),))})
-    if keyed and source.unit.family == "vllm":
-        reference = {"name": _name(source), "key": "VLLM_API_KEY"}
-        found.append({"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": reference}})
+    if keyed and (variable := _key(source).variable):
+        reference = {"name": _name(source), "key": variable}
+        found.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
     return found
 
 

@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from ipaddress import IPv4Address
+from pathlib import PurePosixPath
 
 from core.model import Rack
 from core.model.image_lock import Pin
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
-from serving.launch import FABRIC_ENVIRONMENT, INSIDE_KEY, INSIDE_RAY_TOKEN, RankLaunch, launches
+from serving.engines.registry import ENGINES
+from serving.launch import FABRIC_ENVIRONMENT, INSIDE_RAY_TOKEN, UNIT_FILES, RankLaunch, launches
 from serving.options import ServedUnit
 
 _STAND_INS = 0xC0000200
@@ -60,12 +62,12 @@ class ExportSource:
     @property
     def key_file(self) -> str:
         """The name of the file in which the owner keeps the key of the API for another system."""
-        return f"{self.unit.name}.key.{'yaml' if self.unit.family == 'sglang' else 'env'}"
+        return f"{self.unit.name}.key.{ENGINES[self.unit.engine].key(self.unit).ending}"
 
     @property
     def key_line(self) -> str:
         """What that file has, without the key."""
-        return "api-key: KEY" if self.unit.family == "sglang" else "VLLM_API_KEY=KEY"
+        return ENGINES[self.unit.engine].key(self.unit).line
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,6 @@ def container(launch: RankLaunch) -> Container:
     for option in ("--rm", "--pull", "--entrypoint", "--network", "--gpus", "--cgroup-parent", "--env-file", "--env"):
         found.pop(option, None)
     volumes = [volume.split(":") for volume in found.pop("--volume", [])]
-    secret = (INSIDE_KEY, INSIDE_RAY_TOKEN)
     (memory,) = {found.pop(option)[0] for option in ("--memory", "--memory-swap")}
     made = Container(
         name=found.pop("--name")[0],
@@ -151,11 +152,16 @@ def container(launch: RankLaunch) -> Container:
         ulimits={name: int(value) for name, _, value in (one.partition("=") for one in found.pop("--ulimit"))},
         shm=found.pop("--shm-size")[0],
         memory=memory,
-        volumes=tuple(Volume(one[0], one[1], one[2:] == ["ro"]) for one in volumes if one[1] not in secret),
+        volumes=tuple(Volume(one[0], one[1], one[2:] == ["ro"]) for one in volumes if not _is_secret(*one[:2])),
     )
     if found:
         raise ValueError(f"no format knows these options of docker: {' '.join(found)}")
     return made
+
+
+def _is_secret(path: str, inside: str) -> bool:
+    """Return whether a volume is the key of the API, or the token of Ray."""
+    return inside == INSIDE_RAY_TOKEN or (PurePosixPath(path).parent == UNIT_FILES and path.endswith(".key"))
 
 
 def placed(source: ExportSource, rank: int) -> tuple[Word, ...]:
@@ -172,7 +178,7 @@ def placed(source: ExportSource, rank: int) -> tuple[Word, ...]:
         (word,) if word == other else tuple(_split(other, places))
         for word, other in zip(source.launches[rank].argv, others, strict=True)
     ]
-    if rank == 0 and unit.engine == "vllm-ray":
+    if rank == 0 and ENGINES[unit.engine].ray:
         words = [tuple(Place.OWN if part is Place.HEAD else part for part in word) for word in words]
     for option, place in (("--nnodes", Place.SIZE), ("--node-rank", Place.RANK)):
         if (option,) in words:

@@ -41,6 +41,14 @@ serving:
       16G, probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}}, overhead: 8G, drain: 30s,
       fit: {override: seen to run}, also: [own], files: {/workspace/rack.yaml: rack.yaml}, before: [cat, x],
       accept: {parallel.tensor: the image pads}}
+    three: {engine: custom, version: "0.6", image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
+      context: 4096, state: down, api: {key: {env: KEY}}, custom: {command: [run, "{host}", "{port}", well],
+      key: {option: --key-file}, progress: [a:steps], requests: [a:b, a:c], weights: 60G}}
+    five: {engine: custom, version: "0.6", image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1,
+      spark2], parallel: {tensor: 2}, context: 4096, state: down, api: {key: {env: KEY}}, custom: {command: [run,
+      "{host}", "{port}", well], worker_command: [work, well], key: {variable: ENGINE_KEY}, weights: 60G}}
+    four: {engine: llama.cpp, version: b11434, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
+      context: 4096, kv: 20G, state: down, gguf: q4/model.gguf}
     two: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: own, nodes: [spark2],
       context: 4096, kv: 20G, state: down, api: {listen: management, direct: [10.9.0.0/16]}}
 """
@@ -55,6 +63,7 @@ FREE = {
     *("serving.units.*.env.*", "serving.units.*.fit.override", "serving.units.*.accept.*", "models.*.files.*"),
     "serving.units.*.before.*",
     *("serving.units.*.probe.answer.ask", "serving.units.*.probe.answer.say"),
+    *("serving.units.*.custom.command.*", "serving.units.*.custom.worker_command.*"),
 }
 """Paths of the operator's own machine: opened, or handed to ssh as one word; never part of a shell text. And what the
 program passes on or prints as one line, or compares with names of files."""

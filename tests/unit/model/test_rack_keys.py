@@ -14,7 +14,7 @@ import pytest
 from core.model.fields import Section, unfit
 from roles.blackbox.options import BlackboxOptions, JournalOptions, KdumpOptions, PanicOptions, RecorderOptions
 from roles.watch.options import KeepOptions, WatchOptions
-from serving.options import ServedUnit, ServingGateway
+from serving.options import ServedUnit, ServingCustom, ServingGateway
 from tests.generated import check
 from tests.unit.model.racks import faults
 from tests.unit.model.test_reference import KEYS, TEXT, Place, explained, refers, shown
@@ -72,6 +72,7 @@ UNITS: Mapping[str, str] = {
     "serving.units.*.shm": "M or G",
     "serving.units.*.overhead": "M or G",
     "serving.units.*.drain": "s, m or h",
+    "serving.units.*.custom.weights": "M or G",
 }
 """The unit of each number and of each size."""
 SIZES = tuple(key for key, unit in UNITS.items() if unit == "M or G")
@@ -103,7 +104,7 @@ def size_range(place: Place) -> str:
     """The range of a size as the loader states it, when a file has one that is too large."""
     key = place[-1]
     if place[0] == "serving":
-        model = ServingGateway if place[1] == "gateway" else ServedUnit
+        model = ServingGateway if place[1] == "gateway" else ServingCustom if "custom" in place else ServedUnit
         fault = unfit(model.model_fields[key].rebuild_annotation(), "9999G")
         return fault.rpartition("write ")[2]
     if place in LIMITED:

@@ -128,8 +128,8 @@ def variants() -> Iterator[tuple[str, str]]:
 def test_every_key_that_is_shown_as_a_comment_is_sound(line: str) -> None:
     text = dict(variants())[line]
     assert problems(text) == []
-    # For a ring, and for vLLM: the example has a switch and SGLang. And for a second model, and files beside it.
-    if not line.startswith(("pool:", "kv:", "also:", "files: {", "before:")):
+    # For a ring, and for other engines than SGLang; for a second model, and files beside it.
+    if not line.startswith(("pool:", "kv:", "also:", "files: {", "before:", "gguf:", "custom:")):
         assert faults(text) == []
 
 
@@ -174,8 +174,9 @@ REFERENCE = ("env", "file", "command")
 
 
 def refers(place: Place) -> bool:
-    """Whether a key is one of the forms of a reference to a secret; a unit has an `env` that is a mapping."""
-    return place[-1] in REFERENCE and KEYS[place].kind.get("type") != "object"
+    """Whether a key is one of the forms of a reference to a secret; `env` of a unit is a mapping, and `command` of a
+    custom engine that of its ranks."""
+    return place[-1] in REFERENCE and KEYS[place].kind.get("type") != "object" and place[-2] != "custom"
 
 
 def below(place: Place, key: str) -> Place:

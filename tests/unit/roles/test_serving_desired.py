@@ -19,6 +19,7 @@ from core.util.managed_file import ManagedFile
 from roles.docker.options import DockerOptions
 from serving import desired, programs
 from serving.desired import LockedUnit
+from serving.engines.sglang import PROGRESS
 from serving.launch import launches
 from serving.options import served_units
 from serving.programs import COORDINATOR
@@ -196,7 +197,7 @@ def test_sglang_has_its_own_counters_and_a_worker_no_key(tmp_path: Path) -> None
     keys = unit(NEMOTRON, api={"port": 30000, "listen": "fabric", "key": {"env": "KEY"}})
     found = locked(keys, 8)
     read = configuration(found, tmp_path, "n0")
-    assert read.probe.counters == serve_unit.COUNTERS["sglang"]
+    assert read.probe.counters == PROGRESS.counters
     assert (read.probe.gauges, read.times.ready_limit) == (("sglang:num_used_tokens",), 5400)
     assert read.api == ("192.168.100.1", 30000)
     assert "/etc/sparkrack/serve/one.key:/run/sparkrack/key.yaml:ro" in content(desired.files(found, "n0"), "one.args")

@@ -11,7 +11,8 @@ from core.model import Rack
 from roles.rdma.options import socket_addresses
 from serving.engines.command_line import judge
 from serving.engines.option_table import Engine
-from serving.launch import INSIDE_AUTOTUNE, RankLaunch, launches
+from serving.engines.vllm import INSIDE_AUTOTUNE
+from serving.launch import RankLaunch, launches
 from serving.options import ServedUnit, served_units
 from tests.unit.model.serving_racks import NEMOTRON, QWEN, VLLM, loaded, machines, refusals, text, unit
 

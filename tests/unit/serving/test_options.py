@@ -13,7 +13,7 @@ from core.model.errors import truncate
 from core.model.lock_file import lock_path
 from serving import calibration
 from serving import rules as serving_rules
-from serving.engines.command_line import LAUNCHER_OPTIONS
+from serving.engines.engine import RANK_OPTIONS
 from serving.engines.memory_fit import Parallel
 from serving.engines.model_shape import read
 from serving.engines.option_table import table
@@ -94,7 +94,7 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             {"version": "0.9.2"},
             (
                 f"{P}.version @ version: vLLM 0.9.2: its options are unknown; the table has releases from 0.10.2 "
-                "to 0.33.0; use one of them, or add this one with scripts/engine_options.py"
+                "to 0.33.0; use one of them, or add this one as docs/reference/engine-options.md says"
             ),
         ),
         (
@@ -369,7 +369,7 @@ def test_a_name_that_systemd_would_nest_is_refused(name: str) -> None:
 def test_each_option_of_the_launcher_is_refused_in_args(engine: Any) -> None:
     version = {"vllm": "0.19.1", "sglang": "0.5.12"}[engine]
     options = table(engine).of(version)
-    names = [name for name in LAUNCHER_OPTIONS if f"--{name}" in options]
+    names = [name for name in RANK_OPTIONS if f"--{name}" in options]
     needed = {
         *("nnodes", "node-rank", "host", "port", "api-key", "tensor-parallel-size", "pipeline-parallel-size"),
         *(

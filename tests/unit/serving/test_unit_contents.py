@@ -18,9 +18,10 @@ from roles.rdma.options import socket_addresses
 from serving import desired, rules, unit_files
 from serving.desired import LockedUnit
 from serving.engines.memory_fit import Parallel
+from serving.engines.vllm import INSIDE_AUTOTUNE
 from serving.fit import fitting_counts, parallel_of, record_shape, unit_fit, weight_size
 from serving.kinds import surplus_ranks
-from serving.launch import INSIDE_AUTOTUNE, RankLaunch, launches
+from serving.launch import RankLaunch, launches
 from serving.options import served_units
 from sparkrack.serving.export import lws, ray
 from sparkrack.serving.export.source import ExportError, export_source

@@ -9,25 +9,29 @@ from typing import Any
 import pytest
 
 from serving.engines.bench_tool import (
-    SAFE_SINCE,
     BenchCase,
     BenchFigures,
     BenchTarget,
+    BenchTool,
     BenchToolError,
     cases,
-    command,
-    parse_result,
-    release_fault,
 )
 from serving.engines.option_table import Engine, table, version_key
+from serving.engines.registry import ENGINES
 from tests.unit.serving.engines.bench_results import FIGURES, sglang_result, vllm_result
 
 CASE = BenchCase(4, 8192)
 EXPECTED = BenchFigures(16.98, 8123.4, 8311.9, 58.1, 61.7)
 
 
-def target(engine: Engine = "vllm", version: str = "0.19.1", **args: Any) -> BenchTarget:
-    return BenchTarget(engine, version, "http://10.77.0.11:8000", "/models/qwen", "qwen3", args)
+def tool(engine: Engine) -> BenchTool:
+    found = ENGINES[engine].bench
+    assert found
+    return found
+
+
+def target(version: str = "0.19.1", **args: Any) -> BenchTarget:
+    return BenchTarget(version, "http://10.77.0.11:8000", "/models/qwen", "qwen3", args)
 
 
 def option(words: tuple[str, ...], name: str) -> str:
@@ -52,7 +56,7 @@ def test_the_matrix_is_limited_by_context_and_sequences() -> None:
 
 
 def test_vllm_is_asked_for_prompts_that_it_has_not_seen() -> None:
-    words = command(target(), CASE, "/tmp/x/4.json", 17)  # noqa: S108 - no file is made
+    words = tool("vllm").command(target(), CASE, "/tmp/x/4.json", 17)  # noqa: S108 - no file is made
     assert words[:3] == ("vllm", "bench", "serve")
     assert option(words, "--seed") == "17"
     assert (option(words, "--num-prompts"), option(words, "--max-concurrency")) == ("8", "4")
@@ -65,7 +69,7 @@ def test_vllm_is_asked_for_prompts_that_it_has_not_seen() -> None:
 
 
 def test_sglang_is_asked_for_lengths_that_do_not_vary() -> None:
-    words = command(target("sglang", "0.5.12"), CASE, "/tmp/x/4.json", 17)  # noqa: S108 - no file is made
+    words = tool("sglang").command(target("0.5.12"), CASE, "/tmp/x/4.json", 17)  # noqa: S108 - no file is made
     assert words[:3] == ("python3", "-m", "sglang.bench_serving")
     assert (option(words, "--dataset-name"), option(words, "--random-range-ratio")) == ("random-ids", "1")
     assert "--tokenize-prompt" in words
@@ -75,26 +79,27 @@ def test_sglang_is_asked_for_lengths_that_do_not_vary() -> None:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_a_warm_up_has_one_round_of_short_answers(engine: Engine) -> None:
-    words = command(target(engine, "0.19.1"), CASE, "/x/4.json", 17, warm_up=True)
+    words = tool(engine).command(target(), CASE, "/x/4.json", 17, warm_up=True)
     assert (option(words, "--num-prompts"), option(words, "--random-output-len")) == ("4", "16")
     assert option(words, "--random-input-len") == "8192"
 
 
 def test_the_tokenizer_is_that_of_the_engine() -> None:
     args = {"tokenizer": "/models/t", "tokenizer-mode": "deepseek_v4", "trust-remote-code": True}
-    new, old = (command(target("vllm", version, **args), CASE, "/x/4.json", 1) for version in ("0.21.0", "0.11.0"))
+    new, old = (tool("vllm").command(target(version, **args), CASE, "/x/4.json", 1) for version in ("0.21.0", "0.11.0"))
     assert (option(new, "--tokenizer"), option(new, "--tokenizer-mode")) == ("/models/t", "deepseek_v4")
     assert "--trust-remote-code" in new
     assert "--tokenizer-mode" not in old, "vllm bench serve has it from 0.11.2 on"
-    sglang = command(target("sglang", "0.5.12", **{"tokenizer-path": "/models/t"}), CASE, "/x/4.json", 1)
+    sglang = tool("sglang").command(target("0.5.12", **{"tokenizer-path": "/models/t"}), CASE, "/x/4.json", 1)
     assert option(sglang, "--tokenizer") == "/models/t"
 
 
 def test_releases_whose_tool_sends_a_prompt_twice_are_not_measured() -> None:
-    for engine, since in SAFE_SINCE.items():
+    for engine, since in {"vllm": "0.11.0", "sglang": "0.5.4"}.items():
         for release in table(engine).releases:
-            assert bool(release_fault(engine, release)) == (version_key(release) < version_key(since))
-    assert "0.11.0 or later can" in release_fault("vllm", "0.10.2")
+            assert bool(tool(engine).fault(release)) == (version_key(release) < version_key(since))
+    assert "vLLM 0.10.2 cannot" in tool("vllm").fault("0.10.2")
+    assert "0.11.0 or later can" in tool("vllm").fault("0.10.2")
 
 
 @pytest.mark.parametrize(
@@ -108,7 +113,7 @@ def test_releases_whose_tool_sends_a_prompt_twice_are_not_measured() -> None:
     ids=["vllm", "vllm 0.11.0", "sglang", "sglang, two lines"],
 )
 def test_the_figures_of_a_result(engine: Engine, text: str) -> None:
-    assert parse_result(engine, text, CASE) == EXPECTED
+    assert tool(engine).figures(text, CASE) == EXPECTED
 
 
 @pytest.mark.parametrize(
@@ -127,14 +132,14 @@ def test_the_figures_of_a_result(engine: Engine, text: str) -> None:
 )
 def test_a_result_that_cannot_be_used_is_refused(changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(BenchToolError, match=re.escape(reason)):
-        parse_result("vllm", vllm_result(CASE, **changes), CASE)
+        tool("vllm").figures(vllm_result(CASE, **changes), CASE)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", json.dumps([1]), "x\ny"])
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_what_is_not_a_result_is_refused(engine: Engine, text: str) -> None:
     with pytest.raises(BenchToolError, match="not a JSON object"):
-        parse_result(engine, text, CASE)
+        tool(engine).figures(text, CASE)
 
 
 @pytest.mark.parametrize("name", ["completed", "total_output_tokens", *FIGURES])
@@ -142,4 +147,4 @@ def test_each_figure_is_needed(name: str) -> None:
     found = json.loads(vllm_result(CASE))
     del found[name]
     with pytest.raises(BenchToolError, match=f"no usable {name}"):
-        parse_result("vllm", json.dumps(found), CASE)
+        tool("vllm").figures(json.dumps(found), CASE)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.engines.command_line import LAUNCHER_OPTIONS, EngineArgumentsError, judge, render
-from serving.engines.option_table import TABLE, Engine, build, parse_table, render_tables, table, version_key
+from serving.engines.command_line import EngineArgumentsError, judge, render
+from serving.engines.option_table import Engine, build, parse_table, render_table, table, version_key
+from serving.engines.registry import KINDS
 from tests.unit.serving.engines import published_lines as published
 from tests.unit.serving.engines.published_lines import PublishedLine
 from tests.unit.serving.engines.test_real_parsers import OPTIONS
@@ -74,9 +75,9 @@ def test_a_version_between_known_ones_is_judged_by_a_neighbour(engine: Engine, v
 
 @pytest.mark.parametrize(
     ("engine", "version"),
-    [("vllm", "0.10.2rc1"), ("vllm", "0.9.2"), ("vllm", "0.33.1"), ("vllm", "1.0.0"), ("sglang", "0.5.24")],
+    [("vllm", "0.10.2rc1"), ("vllm", "0.9.2"), ("sglang", "0.5.3"), ("llama.cpp", "b10000")],
 )
-def test_a_version_outside_the_table_is_never_accepted(engine: Engine, version: str) -> None:
+def test_a_version_before_the_table_is_never_accepted(engine: Engine, version: str) -> None:
     verdict = judge(engine, version, ["model"] if engine == "vllm" else [])
     assert verdict.release is None
     assert not verdict.accepted
@@ -84,6 +85,24 @@ def test_a_version_outside_the_table_is_never_accepted(engine: Engine, version: 
     assert "its options are unknown" in problem.message
     with pytest.raises(EngineArgumentsError, match="its options are unknown"):
         render(engine, version, {})
+
+
+@pytest.mark.parametrize(
+    ("engine", "version"),
+    [("vllm", "0.33.1"), ("vllm", "0.34.0rc1"), ("vllm", "1.0.0"), ("sglang", "0.5.24"), ("llama.cpp", "b11549")],
+)
+def test_a_version_after_the_table_is_judged_by_the_newest_release_which_is_said(engine: Engine, version: str) -> None:
+    newest = list(table(engine).releases)[-1]
+    verdict = judge(engine, version, ["model"] if engine == "vllm" else [])
+    assert (verdict.release, verdict.accepted) == (newest, True)
+    assert verdict.note == f"{version} is judged by {newest}"
+    (problem,) = judge(engine, version, ["model", "--no-such-option"][engine != "vllm" :]).problems
+    assert f"{version} ({version} is judged by {newest})" in problem.message
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "b11434"), ("llama.cpp", "0.5.3")])
+def test_a_version_in_the_form_of_another_engine_is_refused(engine: Engine, version: str) -> None:
+    assert "is not a version; write it as " in judge(engine, version, []).problems[0].message
 
 
 @pytest.mark.parametrize("version", ["latest", "", "0.21", "26.04-py3"])
@@ -288,9 +307,9 @@ def test_an_option_of_the_launcher_is_refused_in_every_release_and_under_every_n
     known = table(engine)
     for release in known.releases:
         options = known.of(release)
-        owned = {options[f"--{key}"].dest for key in LAUNCHER_OPTIONS if f"--{key}" in options}
+        owned = {options[f"--{key}"].dest for key in KINDS[engine].owned if f"--{key}" in options}
         names = [name for name, option in options.items() if option.dest in owned and name.startswith("--")]
-        for key in {*LAUNCHER_OPTIONS, *(name.removeprefix("--") for name in names)}:
+        for key in {*KINDS[engine].owned, *(name.removeprefix("--") for name in names)}:
             with pytest.raises(EngineArgumentsError, match=f"--{key} .*remove it from args"):
                 render(engine, release, {key: "x"})
 
@@ -367,11 +386,12 @@ def test_the_table_is_in_order_and_its_text_is_what_it_renders_to(engine: Engine
     for name, rows in known.options.items():
         places = [known.order[place] for row in rows for place in (row.since, row.until)]
         assert places == sorted(places), name
-    assert TABLE.read_text() == render_tables({each: table(each) for each in ENGINES})
+    path = KINDS[engine].table
+    assert path
+    assert path.read_text() == render_table(known)
     again = build(engine, known.releases, {release: known.of(release) for release in known.releases})
     assert again == known
-    text = json.loads(render_tables({engine: known}))
-    assert parse_table(engine, text[engine]) == known
+    assert parse_table(engine, json.loads(render_table(known))) == known
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from serving.engines.engine_log import LINES, EngineLogError, Launcher, RankMemory, fullest
+from serving.engines.registry import ENGINES
+from serving.engines.start_memory import EngineLogError, RankMemory, StartLog
 
 # vllm/v1/worker/gpu_model_runner.py, gpu/model_runner.py, gpu_worker.py and vllm/v1/core/kv_cache_utils.py
 VLLM = {
@@ -91,18 +92,25 @@ cache memory: 30.12 GiB
 """
 
 
-def read(launcher: Launcher, *logs: str, stages: int = 1, drafts: bool = False) -> RankMemory:
-    return fullest(launcher, {f"n{rank}": log for rank, log in enumerate(logs)}, stages=stages, drafts=drafts)
+def start_log(engine: str) -> StartLog:
+    found = ENGINES[engine].log
+    assert found
+    return found
 
 
-def only(log: str) -> str:
+def read(engine: str, *logs: str, stages: int = 1, drafts: bool = False) -> RankMemory:
+    return start_log(engine).fullest({f"n{rank}": log for rank, log in enumerate(logs)}, stages, drafts)
+
+
+def only(engine: str, log: str) -> str:
     """What a node sends of a log: the lines that match."""
-    return "".join(line for line in log.splitlines(keepends=True) if re.search(LINES, line))
+    pattern = start_log(engine).lines
+    return "".join(line for line in log.splitlines(keepends=True) if re.search(pattern, line))
 
 
 @pytest.mark.parametrize("release", VLLM)
 def test_vllm(release: str) -> None:
-    found = read("vllm", only(VLLM[release]))
+    found = read("vllm", only("vllm", VLLM[release]))
     assert (round(found.weights, 2), found.kv, found.kv_tokens, found.state) == (57.64, 30.12, 812352, 0)
 
 
@@ -121,8 +129,8 @@ def test_stages_of_vllm_share_the_smallest_number_of_tokens() -> None:
 
 
 def test_ray_prints_all_ranks_on_the_head() -> None:
-    assert read("vllm-ray", only(RAY), "") == RankMemory("n0: pid=311", 57.71, 29.80, 803712)
-    assert read("vllm-ray", only(VLLM["0.19.1"])) == RankMemory("n0", 57.64, 30.12, 812352)
+    assert read("vllm-ray", only("vllm-ray", RAY), "") == RankMemory("n0: pid=311", 57.71, 29.80, 803712)
+    assert read("vllm-ray", only("vllm-ray", VLLM["0.19.1"])) == RankMemory("n0", 57.64, 30.12, 812352)
 
 
 @pytest.mark.parametrize(
@@ -139,15 +147,15 @@ def test_ray_that_leaves_out_lines_is_refused(log: str) -> None:
 
 @pytest.mark.parametrize("release", SGLANG)
 def test_sglang(release: str) -> None:
-    assert read("sglang", only(SGLANG[release])) == RankMemory("n0", 38.04, 50.40, 17600000)
+    assert read("sglang", only("sglang", SGLANG[release])) == RankMemory("n0", 38.04, 50.40, 17600000)
 
 
 def test_the_state_of_mamba_layers_is_apart() -> None:
-    assert read("sglang", only(SGLANG["0.5.4"] + MAMBA)).state == 5.0
+    assert read("sglang", only("sglang", SGLANG["0.5.4"] + MAMBA)).state == 5.0
 
 
 def test_a_model_that_drafts_is_added() -> None:
-    found = read("sglang", only(SGLANG["0.5.4"] + DRAFT), drafts=True)
+    found = read("sglang", only("sglang", SGLANG["0.5.4"] + DRAFT), drafts=True)
     assert (round(found.weights, 2), round(found.kv, 2), found.kv_tokens) == (39.54, 51.0, 17600000)
     assert read("sglang", SGLANG["0.5.4"], drafts=True).weights == 38.04, "a drafter without weights"
     with pytest.raises(EngineLogError, match="printed `Load weight end` 2 times, expected 1"):
@@ -193,7 +201,7 @@ def test_the_rank_of_sglang_that_took_most_is_the_fullest() -> None:
         ("sglang", SGLANG["0.5.4"].replace("25.20", "0.00"), "n0: the engine printed a cache of 0 GB"),
     ],
 )
-def test_lines_that_are_missing_or_contradict_each_other_are_refused(launcher: Launcher, log: str, reason: str) -> None:
+def test_lines_that_are_missing_or_contradict_each_other_are_refused(launcher: str, log: str, reason: str) -> None:
     with pytest.raises(EngineLogError, match=re.escape(reason)):
         read(launcher, log)
 

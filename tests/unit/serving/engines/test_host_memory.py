@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from serving.engines.host_memory import COUNTED, UNKNOWN, HostMemory, host_memory
+from serving.engines.host_memory import HostMemory
 from serving.engines.option_table import Engine, table
+from serving.engines.registry import KINDS
+from serving.engines.sglang import host as sglang_host
+from serving.engines.vllm import host as vllm_host
 
 GIB = 2**30
+COUNTED: dict[Engine, frozenset[str]] = {"vllm": vllm_host.COUNTED, "sglang": sglang_host.COUNTED}
 OFFLOAD = {"kv_connector": "OffloadingConnector"}
+
+
+def host_memory(engine: Engine, args: Mapping[str, object], env: Mapping[str, str], ranks: int) -> HostMemory:
+    return KINDS[engine].host(args, env, ranks)
 
 
 @pytest.mark.parametrize(
@@ -113,8 +122,8 @@ def test_an_option_that_takes_host_memory_without_a_size_is_unknown_and_not_noth
 @pytest.mark.parametrize(
     ("engine", "args", "reason"),
     [
-        *(("vllm", {name: "x"}, reason) for name, reason in UNKNOWN["vllm"].items()),
-        *(("sglang", {name: "x"}, reason) for name, reason in UNKNOWN["sglang"].items()),
+        *(("vllm", {name: "x"}, reason) for name, reason in vllm_host.UNKNOWN.items()),
+        *(("sglang", {name: "x"}, reason) for name, reason in sglang_host.UNKNOWN.items()),
         ("vllm", {"kv-transfer-config": {"kv_connector": "X"}}, "X can have a cache in host memory"),
         (
             "vllm",

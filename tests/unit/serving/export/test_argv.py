@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from core.model.fields import mebibytes
-from serving.launch import FABRIC_ENVIRONMENT, INSIDE_KEY, INSIDE_RAY_TOKEN, RankLaunch
+from serving.engines.sglang import INSIDE_KEY
+from serving.launch import FABRIC_ENVIRONMENT, INSIDE_RAY_TOKEN, RankLaunch
 from sparkrack.serving.export.lws import lws_files
 from sparkrack.serving.export.ray import ray_files
 from sparkrack.serving.export.source import ExportSource
