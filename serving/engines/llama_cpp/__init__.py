@@ -33,6 +33,7 @@ OWNED: Mapping[str, str] = {
     **dict.fromkeys(("fit", "fit-target", "fit-ctx", "cache-ram"), _MEMORY),
     **dict.fromkeys(("mmap", "no-mmap", "mlock", "load-mode", "direct-io"), "is set: a mapped file is in memory twice"),
     "metrics": "is set for each unit: its metrics tell an engine that computes from one that hangs",
+    **dict.fromkeys(("embedding", "embeddings", "rerank", "reranking"), "follows from the key kind of the unit"),
     "rpc": "hands layers to workers without a key and without a time limit",
     "sleep-idle-seconds": "unloads the model when idle, by which other memory was overwritten (CVE-2026-43631)",
     **dict.fromkeys(("ssl-key-file", "ssl-cert-file"), "turns on TLS, and the proofs of the unit are plain HTTP"),
