@@ -20,9 +20,8 @@ from core.model.image_lock import Pin
 from core.model.model_lock import ModelRecord
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
-from serving import allowed_addresses
+from serving import allowed_addresses, unit_ports
 from serving import gate_config as gate
 from serving.launch import (
     FABRIC_ENVIRONMENT,
@@ -35,7 +34,8 @@ from serving.launch import (
 )
 from serving.options import ServedUnit, rdma_is_measured, served_units, serving_of
 from serving.programs import AGENT, COORDINATOR, GATE, RUN, programs
-from serving.rules import MASTER_PORT, RAY_PORT
+from serving.shared_nodes import container_ceiling
+from serving.unit_ports import RAY_PORT, master_port
 
 UNITS = "/etc/systemd/system"
 GATE_LIMIT = 660
@@ -114,13 +114,6 @@ def blockers(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Map
     ]
     if not lines:
         lines += _unwritable(rack, unit, pins[unit.image].id, place)
-    port = coordinator_port(rack, unit)
-    if port in _used_ports(rack, unit):
-        lines.append(
-            f"{rack.source}: serving.port: the coordinator of unit {unit.name} would use {port}, because coordinators "
-            "on one "
-            "node use one port after the other, and another program of a unit uses it; write another port"
-        )
     return lines
 
 
@@ -137,7 +130,7 @@ def unlocked(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Map
 
 def _unwritable(rack: Rack, unit: ServedUnit, image_id: str, place: str) -> list[str]:
     """Arguments of a container are written one a line."""
-    for launch in launches(rack, unit, socket_addresses(rack), rack.options(DockerOptions).memory, image_id):
+    for launch in launches(rack, unit, socket_addresses(rack), container_ceiling(rack, unit), image_id):
         for word in _arguments(launch):
             if any(mark in word for mark in "\n\0") or not _encodable(word):
                 return [f"{place}.args: an argument has a line break, or a character that is not a text; remove it"]
@@ -153,20 +146,11 @@ def _encodable(word: str) -> bool:
 
 
 def coordinator_port(rack: Rack, unit: ServedUnit) -> int:
-    """Return the port of the coordinator: units with the same head, of which one runs at a time, have each their
-    own."""
+    """Return the port of the coordinator: units with the same head have each their own."""
     serving = serving_of(rack)
     if serving is None:
         raise ValueError("the rack has no serving section")
-    head = unit.ranks(rack.nodes)[0]
-    same = [one.name for one in serving.units.values() if one.ranks(rack.nodes)[0] == head]
-    return serving.port + same.index(unit.name)
-
-
-def _used_ports(rack: Rack, unit: ServedUnit) -> set[int]:
-    others = served_units(rack).values()
-    head = unit.ranks(rack.nodes)[0]
-    return {MASTER_PORT, RAY_PORT, *(one.api.port for one in others if one.ranks(rack.nodes)[0] == head)}
+    return unit_ports.coordinator_port(serving.port, serving.units, rack.nodes, unit)
 
 
 def _arguments(launch: RankLaunch) -> tuple[str, ...]:
@@ -189,7 +173,7 @@ def files(locked: LockedUnit, node: str) -> tuple[ManagedFile, ...]:
 
 def _launches(locked: LockedUnit) -> tuple[RankLaunch, ...]:
     rack = locked.rack
-    return launches(rack, locked.unit, locked.addresses, rack.options(DockerOptions).memory, locked.image_id)
+    return launches(rack, locked.unit, locked.addresses, container_ceiling(rack, locked.unit), locked.image_id)
 
 
 def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[ManagedFile]:
@@ -251,7 +235,7 @@ def _slice(rack: Rack, unit: ServedUnit, node: str) -> ManagedFile:
         "templates/unit.slice",
         header=header(rack.rack),
         unit=unit.name,
-        most=rack.options(DockerOptions).memory,
+        most=container_ceiling(rack, unit),
         sources=allowed_addresses.setting(allowed_addresses.rank_sources(rack, unit, node)),
     )
     return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))
@@ -339,7 +323,7 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
     if node == locked.nodes[0]:
         ports[str(unit.api.port)] = f"the API of unit {unit.name}"
         if len(locked.nodes) > 1:
-            ports[str(MASTER_PORT)] = "where the ranks meet"
+            ports[str(master_port(served_units(rack), rack.nodes, unit))] = "where the ranks meet"
             if unit.engine == "vllm-ray":
                 ports[str(RAY_PORT)] = "where Ray listens"
     cache = None
@@ -356,7 +340,7 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
         "cache": cache,
         "gids": FABRIC_ENVIRONMENT if len(locked.nodes) > 1 else None,
         "echoes": gate.echoes(rack, node, locked.nodes),
-        "proof": gate.proof(rack, node, locked.nodes, path(unit, "secret")),
+        "proof": gate.proof(rack, unit, node, path(unit, "secret")),
         "time": gate.time(rack),
         "memory": gate.memory(rack, unit, locked.record, len(locked.nodes)),
     }

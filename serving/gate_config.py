@@ -30,11 +30,10 @@ from serving.fit import (
     weight_size,
 )
 from serving.launch import UNIT_FILES, RankLaunch
-from serving.options import ServedUnit, rdma_is_measured
+from serving.options import ServedUnit, rdma_is_measured, served_units
+from serving.unit_ports import meeting_port
 
 GUARD = "sparkrack-memory-guard.service"
-MEETING_PORT = 18664
-"""Where the gates of a unit meet, on each half: above the ports of their tools."""
 
 
 def guard(rack: Rack) -> str | None:
@@ -94,13 +93,13 @@ def echoes(rack: Rack, node: str, members: tuple[str, ...]) -> list[dict[str, ob
     ]
 
 
-def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> dict[str, object] | None:
+def proof(rack: Rack, unit: ServedUnit, node: str, secret_file: str) -> dict[str, object] | None:
     """Return what a node measures and has measured of RDMA, in the form of files/serve_rdma_check.py: each half that
     NCCL uses sends to the next node of the unit. None where rack.yaml wants no proof, or no node shares a subnet.
     """
     if not rdma_is_measured(rack):
         return None
-    flows = unit_flows(rack, members)
+    flows = unit_flows(rack, unit.ranks(rack.nodes))
     sends = [_sends(rack, flow) for flow in flows if flow.here.half.node == node]
     receives = [
         {"peer": flow.here.half.node, **_end(flow.there, flow)} for flow in flows if flow.there.half.node == node
@@ -109,7 +108,7 @@ def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> 
         return None
     return {
         "secret_file": secret_file,
-        "meeting_port": MEETING_PORT,
+        "meeting_port": meeting_port(served_units(rack), unit),
         "options": list(TOOL_OPTIONS),
         "stale_remedy": STALE_REMEDY,
         "sends": sends,

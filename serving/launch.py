@@ -18,8 +18,8 @@ from core.model.schema import Rack
 from serving.container_paths import INSIDE_CACHE, INSIDE_MODELS
 from serving.engines.command_line import render
 from serving.engines.option_table import table
-from serving.options import ServedUnit, plain_argument
-from serving.rules import MASTER_PORT, RAY_PORT
+from serving.options import ServedUnit, plain_argument, served_units
+from serving.unit_ports import RAY_PORT, master_port
 
 FABRIC_ENVIRONMENT = "/etc/sparkrack/fabric.env"
 UNIT_FILES = PurePosixPath("/etc/sparkrack/serve")
@@ -107,11 +107,11 @@ def rank_argv(rack: Rack, unit: ServedUnit, rank: int, addresses: Mapping[str, I
     """
     names = unit.ranks(rack.nodes)
     head, own = addresses[names[0]], addresses[names[rank]]
-    options = _options(unit)
+    options, meeting = _options(unit), master_port(served_units(rack), rack.nodes, unit)
     if unit.kind == "sglang":
         argv = ["python3", "-m", "sglang.launch_server", "--model-path", f"{INSIDE_MODELS}/{unit.model}", *options]
         if len(names) > 1:
-            argv += ["--nnodes", str(len(names)), "--node-rank", str(rank), "--dist-init-addr", f"{head}:{MASTER_PORT}"]
+            argv += ["--nnodes", str(len(names)), "--node-rank", str(rank), "--dist-init-addr", f"{head}:{meeting}"]
         if rank == 0:
             argv += _listen(rack, unit)
             # claim: serving.sglang-api-key
@@ -128,7 +128,7 @@ def rank_argv(rack: Rack, unit: ServedUnit, rank: int, addresses: Mapping[str, I
         argv = ["bash", "-c", RAY_HEAD, "ray-head", str(head), str(RAY_PORT), *argv]
     elif len(names) > 1:
         argv += ["--nnodes", str(len(names)), "--node-rank", str(rank), "--master-addr", str(head)]
-        argv += ["--master-port", str(MASTER_PORT), *(["--headless"] if rank else [])]
+        argv += ["--master-port", str(meeting), *(["--headless"] if rank else [])]
     return (*argv, *(_listen(rack, unit) if rank == 0 else []))
 
 

@@ -194,7 +194,10 @@ class ServingFit(Section):
 
 
 class ServedUnit(Section):
-    """One model, served by one engine on one or more nodes: one rank on each, the first of them is the head."""
+    """One model, served by one engine on one or more nodes: one rank on each, the first of them is the head.
+
+    `slot`: units of one slot are alternatives: one of them is up at a time, and `sparkrack serve use UNIT` changes it.
+    """
 
     name: UnitName
     engine: Literal["vllm", "vllm-ray", "sglang"] = Field(examples=["vllm"])
@@ -213,6 +216,7 @@ class ServedUnit(Section):
     env: Frozen[Environment, LineOfText] = Field(default=FrozenDict({}), examples=["{NCCL_NET_PLUGIN: none}"])
     api: ServingApi = ServingApi()
     state: Literal["up", "down"] = "up"
+    slot: Annotated[Name | None, NotEmpty] = Field(default=None, examples=["main"])
     boot: Literal["hold", "start"] = "hold"
     restart: ServingRestart = ServingRestart()
     probe: ServingProbe = ServingProbe()

@@ -26,6 +26,7 @@ from serving.fit import (
     UnitFit,
     counted_calibration,
     fitting_counts,
+    found_fit,
     host_memory_of,
     model_type,
     needed_share,
@@ -35,11 +36,9 @@ from serving.fit import (
     weight_size,
 )
 from serving.options import ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
+from serving.shared_nodes import check_shared_nodes, shared_node_notes
+from serving.unit_ports import MASTER_PORT, RAY_PORT
 
-MASTER_PORT = 29501
-"""The port by which the ranks of a unit find each other, on its head."""
-RAY_PORT = 6379
-"""The port of Ray on the head of a unit, where it is used."""
 LOCAL_PORTS = range(32768, 61000)
 """Ports that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one may be in use at a start."""
 BANDWIDTH_PORTS = range(18600, 18700)
@@ -100,7 +99,8 @@ def _words(value: str) -> set[str]:
 
 def check(partial: PartialRack, serving: ServingOptions, cabling: Cabling) -> Iterator[RuleViolation]:
     """Yield every broken rule of the units."""
-    yield from _shared_nodes(partial, serving)
+    fits = {unit.name: _found_fit(partial, unit, partial.records.get(unit.model)) for unit in serving.units.values()}
+    yield from check_shared_nodes(partial, serving, fits)
     yield from _coordinator_port(partial, serving)
     for unit in serving.units.values():
         for problem in _unit(partial, serving, unit, cabling):
@@ -234,22 +234,6 @@ def judged_by(unit: ServedUnit) -> str:
     return release if release and release != unit.version else ""
 
 
-def _shared_nodes(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
-    holders: dict[str, str] = {}
-    for unit in serving.units.values():
-        if unit.state == "down":
-            continue
-        for name in unit.ranks(partial.nodes):
-            holder = holders.setdefault(name, unit.name)
-            if holder != unit.name:
-                yield RuleViolation(
-                    ("serving", "units", unit.name, "nodes"),
-                    f"{name} is a node of unit {holder} as well, and both are to be up",
-                    "write state: down at one of them, or other nodes",
-                )
-                break
-
-
 def known_ports(partial: PartialRack) -> dict[int, str]:
     """Return the ports that other parts of a rack use, each with what uses it."""
     known = {
@@ -375,16 +359,10 @@ def _next_token(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation
 
 def _found_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord | None) -> UnitFit | None:
     """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
-    split = parallel_of(unit)
-    if record is None or split.nodes != len(unit.ranks(partial.nodes)):
+    if parallel_of(unit).nodes != len(unit.ranks(partial.nodes)):
         return None
-    try:
-        shape = record_shape(unit.model, record)
-    except ModelConfigError:
-        return None  # unknown, which `notes` reports
     image, measured = partial.image_ids.get(unit.image), partial.locked.get("serving", {}).get(unit.name)
-    counted, _ = counted_calibration(unit, record, image, measured, split)
-    return unit_fit(unit, shape, weight_size(record), split, counted, reserved_gib(partial.options.get))
+    return found_fit(unit, record, measured, image, reserved_gib(partial.options.get))
 
 
 def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
@@ -466,6 +444,7 @@ def notes(
         image_ids: the ID of each image of the lock file, by name.
     """
     gateways = gateway_of(rack) is not None
+    yield from shared_node_notes(rack)
     for unit in served_units(rack).values():
         reserved = reserved_gib(lambda key: getattr(rack, key))
         image = image_ids.get(unit.image)

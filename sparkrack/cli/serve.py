@@ -13,7 +13,6 @@ from click.core import ParameterSource
 from core.model import Rack, image_lock, load, lock_file
 from core.model.errors import printable_line
 from core.util.command_error import CommandError
-from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving.engines.command_line import judge
 from serving.engines.memory_fit import (
@@ -28,6 +27,7 @@ from serving.engines.model_shape import ModelConfigError, read
 from serving.engines.option_table import Engine
 from serving.launch import RankLaunch, launches
 from serving.options import select_unit, served_units
+from serving.shared_nodes import container_ceiling
 from sparkrack.cli.options import json_option, rack_option
 from sparkrack.cli.render_serve_check import COUNTS, show_model, show_units
 from sparkrack.cli.serve_bench import bench
@@ -201,7 +201,7 @@ def render(unit: str, node: str | None, rack: Path) -> None:
     if node is not None and node not in ranks:
         raise CommandError(f"{node} is not a node of unit {unit}; its nodes are {', '.join(ranks)}")
     pin = image_lock.read(lock_file.lock_path(loaded.source)).get(chosen.image)
-    memory = loaded.options(DockerOptions).memory
+    memory = container_ceiling(loaded, chosen)
     for launch in launches(loaded, chosen, socket_addresses(loaded), memory, pin.id if pin else None):
         if node in (None, launch.node):
             _show_launch(launch, len(ranks))

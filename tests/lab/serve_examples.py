@@ -34,7 +34,7 @@ from core.model.selection import ROLES
 from lab.images import target
 from serving.launch import api_address
 from serving.options import ServedUnit, served_units
-from serving.rules import MASTER_PORT, RAY_PORT
+from serving.unit_ports import MASTER_PORT, RAY_PORT
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 CONFIGS = REPOSITORY / "tests/unit/serving/engines/model_configs"

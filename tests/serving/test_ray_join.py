@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from serving.launch import RAY_VARIABLES
-from serving.rules import RAY_PORT
+from serving.unit_ports import RAY_PORT
 from tests.serving.engines import EngineOfTests
 from tests.serving.serving_rack import PATIENCE, RAY_TOKEN, ServingRack
 from tests.serving.test_conformance import Fault, kill
