@@ -332,6 +332,7 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
     return {
         "node": node,
         "unit": unit.name,
+        "slot": unit.slot,
         "guard": gate.guard(rack),
         "image": {"name": unit.image, "id": locked.image_id},
         "container": gate.container(unit, launch, len(locked.nodes)),

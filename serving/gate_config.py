@@ -145,14 +145,14 @@ def time(rack: Rack) -> bool:
 def memory(rack: Rack, unit: ServedUnit, record: ModelRecord, ranks: int) -> dict[str, object]:
     """Return the memory that must be available: what the engine takes, of the host's too, and the floor below which the
     guard ends it."""
-    floor = rack.options(MemoryOptions).floor
-    add = (mebibytes(floor) * 2**20 if floor else 0) + int(_host_gib(unit, record, ranks) * 2**30)
+    given = rack.options(MemoryOptions).floor
+    add, floor = int(_host_gib(unit, record, ranks) * 2**30), mebibytes(given) * 2**20 if given else 0
     if unit.memory is not None:
-        return {"share": unit.memory, "add": add}
+        return {"share": unit.memory, "add": add, "floor": floor}
     demand, _ = demand_of(unit)
     weights = record.size if (known := weight_size(record)) is None else known
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
-    return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add}
+    return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add, "floor": floor}
 
 
 def _host_gib(unit: ServedUnit, record: ModelRecord, ranks: int) -> float:

@@ -173,6 +173,8 @@ class Agent:
         self._wanted = Path(runtime, "wanted") if runtime else None
         """A file that is there while the coordinator wants the rank, also before its service has a process: other
         programs must not change the node then."""
+        self._loading = Path(runtime, "loading") if runtime else None
+        """What the gate has left for the gates of other units: it goes when the unit has taken what it takes."""
         with Path(boot_file).open(encoding="ascii") as file:
             self.record = self._begin(file.read().strip())
         self._save()
@@ -234,6 +236,8 @@ class Agent:
             report_alive()
             service, invocation = self.unit.service, self.record.invocation
             self._network = serve_rdma.network(self.unit.journalctl, service, invocation, QUESTION_LIMIT)
+        if answer.get("loaded") is True:
+            self._remove(self._loading)
         return order, generation, answer.get("hang") is True, answer.get("anyway") is True
 
     def leave(self) -> NoReturn:
@@ -432,6 +436,12 @@ class Agent:
             return f"{self._wanted}: {error.strerror}"
         return ""
 
+    @staticmethod
+    def _remove(mark: Path | None) -> None:
+        if mark:
+            with contextlib.suppress(OSError):
+                mark.unlink(missing_ok=True)
+
     def _check(self, generation: int, anyway: bool) -> None:
         if self._gate and self._gate[0] != generation:
             self._gate[1].kill()
@@ -461,12 +471,11 @@ class Agent:
         it shows is collected before.
         """
         self._ended = True
-        if self._wanted:
-            with contextlib.suppress(OSError):
-                self._wanted.unlink(missing_ok=True)
         if self._gate:
             self._gate[1].kill()
             self._gate = None
+        for mark in (self._wanted, self._loading):
+            self._remove(mark)
         self._verdict = None
         if self._stop:
             return

@@ -230,6 +230,8 @@ class UnitLifecycle:
         answer: dict[str, Any] = {"order": order, "generation": record.generation}
         if record.anyway:
             answer["anyway"] = True
+        if record.state in ("ready", "busy", "draining"):
+            answer["loaded"] = True
         if self.witness == record.generation and record.state == "starting":
             answer["witness"] = True
         if self._hangs and current:
