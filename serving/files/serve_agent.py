@@ -32,7 +32,7 @@ from typing import IO, NoReturn
 
 import serve_rdma
 from serve_causes import DRIVER_FAULT, explain
-from serve_slice import CGROUPS, UnitSlice
+from serve_slice import CGROUPS, UnitSlice, running_units
 from serve_unit import (
     ServedRank,
     ServedUnit,
@@ -382,7 +382,14 @@ class Agent:
             "version": self.unit.version,
             "rdma": serve_rdma.counters(*self._rdma) if self.unit.rdma != "ignored" else {},
             "network": self._network,
+            "beside": self._beside(),
         }
+
+    def _beside(self) -> list[str]:
+        """Return the other units that run on this node, whose bytes the RDMA devices count as well."""
+        if self.unit.rdma == "ignored":
+            return []
+        return [name for name in running_units(self._cgroups) if name != self.unit.name]
 
     def _last_words(self) -> str:
         """Return why the rank ended, from what it or docker printed since its start, as the end of a sentence."""

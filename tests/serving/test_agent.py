@@ -447,6 +447,31 @@ def test_nothing_is_started_while_the_service_is_unknown(lone: LoneAgent) -> Non
     assert lone.agent._gate is None
 
 
+@pytest.mark.parametrize("answer", [{"loaded": True}, {"order": "stop"}])
+def test_what_a_gate_has_left_goes_when_the_unit_has_loaded_or_is_stopped(
+    lone: LoneAgent, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+) -> None:
+    loading = lone.folder / "loading"
+    lone.agent._loading = loading
+    loading.touch()
+    answers = [{"order": "run", "generation": 5}, {"order": "run", "generation": 5, **answer}]
+    monkeypatch.setattr(serve_agent, "ask", lambda *_: answers.pop(0))
+    for expected in (True, False):
+        order, generation, *_ = lone.agent._ask(1.0)
+        lone.agent._obey(order, generation)
+        assert loading.exists() == expected
+
+
+def test_the_other_units_of_a_node_are_those_whose_slices_have_processes(tmp_path: Path) -> None:
+    for name, populated in (("glm", 1), ("qwen", 0)):
+        folder = tmp_path / f"sparkrack.slice/sparkrack-{name}.slice"
+        folder.mkdir(parents=True)
+        (folder / "cgroup.events").write_text(f"populated {populated}\nfrozen 0\n")
+    (tmp_path / "sparkrack.slice/sparkrack-odd.slice").mkdir()
+    assert serve_slice.running_units(str(tmp_path)) == ["glm"]
+    assert serve_slice.running_units(str(tmp_path / "absent")) == []
+
+
 def test_a_rank_that_is_wanted_leaves_a_mark_until_it_is_stopped(lone: LoneAgent) -> None:
     wanted = lone.folder / "wanted"
     lone.agent._wanted = wanted
