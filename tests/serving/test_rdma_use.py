@@ -144,8 +144,10 @@ def test_a_rank_that_had_not_reported_before_the_completion_proves_nothing() -> 
         *(
             (
                 network,
-                "the ranks do not use RDMA: spark1: bytes moved, which may be those of unit glm there, and NCCL does not "
-                "say which network it uses",
+                (
+                    "the ranks do not use RDMA: spark1: bytes moved, which may be those of unit glm there, and NCCL "
+                    "does not say which network it uses"
+                ),
             )
             for network in ("", "none")
         ),
