@@ -37,6 +37,7 @@ from sparkrack.cli.serve_import import import_unit
 from sparkrack.cli.serve_logs import logs
 from sparkrack.cli.serve_start_stop import recreate, restart, start, stop
 from sparkrack.cli.serve_status import status
+from sparkrack.cli.serve_use import use
 from sparkrack.serving.check_units import WeightSource, check_units, model_record, recorded_model
 
 _UNITS = {"G": 10**9, "GB": 10**9, "GIB": 2**30, "T": 10**12, "TB": 10**12, "TIB": 2**40}
@@ -59,7 +60,7 @@ def serve() -> None:
     """Start, stop and watch served models, and know before whether they fit, what would run, and with which options."""
 
 
-for _command in (start, stop, restart, recreate, status, logs, bench, calibrate, import_unit, export_unit):
+for _command in (start, stop, restart, recreate, use, status, logs, bench, calibrate, import_unit, export_unit):
     serve.add_command(_command)
 
 
