@@ -34,7 +34,7 @@ from serving.launch import (
 )
 from serving.options import ServedUnit, rdma_is_measured, served_units, serving_of
 from serving.programs import AGENT, COORDINATOR, GATE, RUN, programs
-from serving.shared_nodes import container_ceiling
+from serving.shared_nodes import container_ceiling, declared_mebibytes
 from serving.unit_ports import RAY_PORT, master_port
 
 UNITS = "/etc/systemd/system"
@@ -236,6 +236,7 @@ def _slice(rack: Rack, unit: ServedUnit, node: str) -> ManagedFile:
         header=header(rack.rack),
         unit=unit.name,
         most=container_ceiling(rack, unit),
+        takes=declared_mebibytes(rack, unit) * 2**20,
         sources=allowed_addresses.setting(allowed_addresses.rank_sources(rack, unit, node)),
     )
     return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))

@@ -232,8 +232,13 @@ def container_ceiling(rack: Rack, unit: ServedUnit) -> str:
     A unit with `kv` has `docker.memory`: its weights are known to the lock file only.
     """
     node = rack.options(DockerOptions).memory
-    if not unit.memory:
-        return node
-    taken = unit.memory * MEMORY_GIB + host_memory_of(unit, parallel_of(unit).nodes).gib
-    own = math.ceil(taken * 1024) + mebibytes(unit.shm)
+    own = declared_mebibytes(rack, unit) + mebibytes(unit.shm)
     return f"{own}M" if own < mebibytes(node) else node
+
+
+def declared_mebibytes(rack: Rack, unit: ServedUnit) -> int:
+    """Return the MiB that a unit declares to take of each of its nodes, beside its shared memory."""
+    if not unit.memory:
+        return mebibytes(rack.options(DockerOptions).memory)
+    taken = unit.memory * MEMORY_GIB + host_memory_of(unit, parallel_of(unit).nodes).gib
+    return math.ceil(taken * 1024)

@@ -62,6 +62,8 @@ KILL_LIMIT = 10.0
 FATAL = re.compile(rf"sparkrack-memory-guard: .* ended every |{DRIVER_FAULT}|[Oo]ut of memory: Killed process")
 """Lines of the kernel's log after which a restart of the rank repeats the fault, or makes it worse: the memory guard or
 the kernel ended a process, or the GPU or its driver failed. After NV_ERR_NO_MEMORY it leaks memory (reported)."""
+GUARD_VICTIM = re.compile(r"sparkrack-memory-guard: .* ended every container of unit (\S+), ")
+"""The guard's line about one of several units: it concerns no other one."""
 LAST_LINES = 200
 """Lines of the rank's log that are read for the reason of its end."""
 NO_JOURNAL = b"No journal files were "
@@ -551,7 +553,8 @@ class Agent:
         if done.returncode or NO_JOURNAL in done.stderr:
             shown = line(done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}", 120)
             return f"the kernel's log cannot be read: {shown}"
-        found = (one for one in text.splitlines() if FATAL.search(one))
+        victims = ((one, GUARD_VICTIM.search(one)) for one in text.splitlines() if FATAL.search(one))
+        found = (one for one, victim in victims if not victim or victim[1] == self.unit.name)
         return next((f"the kernel logged: {line(one, 200)}" for one in found), "")
 
     def _not_heard(self, error: Exception) -> None:

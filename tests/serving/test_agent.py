@@ -90,11 +90,16 @@ def test_no_rank_starts_twice_in_a_generation(lone: LoneAgent) -> None:
         "NVRM: Xid (PCI:000f:01:00): 79, pid=1234, GPU has fallen off the bus.",
         "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
         "Memory cgroup out of memory: Killed process 4711 (VLLM::Worker) total-vm:104857600kB",
+        (
+            "sparkrack-memory-guard: 9 KiB of memory are available, less than the floor of 10 KiB: ended every container "
+            "of unit qwen, which was started last, in sparkrack.slice"
+        ),
     ],
 )
 def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneAgent, logged: str) -> None:
     armed = (
         "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
+        "echo 'sparkrack-memory-guard: 9 KiB, less than 10 KiB: ended every container of unit glm, which grew, in x'\n"
         "echo 'NVRM: Xid (PCI:000f:01:00): 45, pid=1234, Ch 00000008'\n"
     )
     lone.journal.write_text(armed)
