@@ -91,8 +91,8 @@ def test_no_rank_starts_twice_in_a_generation(lone: LoneAgent) -> None:
         "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
         "Memory cgroup out of memory: Killed process 4711 (VLLM::Worker) total-vm:104857600kB",
         (
-            "sparkrack-memory-guard: 9 KiB of memory are available, less than the floor of 10 KiB: ended every container "
-            "of unit qwen, which was started last, in sparkrack.slice"
+            "sparkrack-memory-guard: 9 KiB of memory are available, less than the floor of 10 KiB: ended every "
+            "container of unit qwen, which was started last, in sparkrack.slice"
         ),
     ],
 )
