@@ -38,9 +38,9 @@ from serving.shared_nodes import container_ceiling, declared_mebibytes
 from serving.unit_ports import RAY_PORT, master_port
 
 UNITS = "/etc/systemd/system"
-GATE_LIMIT = 660
+GATE_LIMIT = 1140
 """Seconds that the gate may take: it waits for the gates of the other nodes, for measurements with them, for the clock,
-for a container, for files that are written back, for memory, and for CUDA."""
+for a container, for files that are written back, for memory, and for CUDA; and twice for the gate of another unit."""
 FIRST_LIMIT = 300
 """Seconds that the first completion after a start may take at least: it compiles."""
 STOP_GRACE = 15

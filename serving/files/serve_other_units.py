@@ -82,7 +82,6 @@ class OtherUnits:
                 found.update(self._slice(name).processes())
         return found
 
-    # claim: serving.gate-loading
     def not_taken_yet(self, available: int) -> tuple[int, list[str]]:
         """Return the bytes that units which load here have not taken yet, and their names.
 

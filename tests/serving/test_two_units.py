@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,13 @@ class SharedNodes:
     def takes(self, unit: str, mib: int) -> None:
         """Have a unit declare so much."""
         for number, root in enumerate(self.roots):
-            changes = {"node": f"spark{number + 1}", "unit": unit, "proof": None, "echoes": [], "ports": {}}
+            changes: dict[str, Any] = {
+                "node": f"spark{number + 1}",
+                "unit": unit,
+                "proof": None,
+                "echoes": [],
+                "ports": {},
+            }
             memory = {"bytes": mib * MIB, "floor": FLOOR * MIB}
             wanted = json.dumps({**WANTED, **changes, "memory": memory})
             root.file(f"etc/sparkrack/serve/{unit}.gate.json", wanted)

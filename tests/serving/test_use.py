@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -63,7 +64,7 @@ class SlotRack(VerbRack):
         self.tiny.up(times={"probe_interval": 3600.0})
         super().__init__(rack, monkeypatch)
         names = [node.name for node in rack.nodes]
-        both = {"nodes": names, "api": {"listen": "management"}, "slot": "main"}
+        both: dict[str, Any] = {"nodes": names, "api": {"listen": "management"}, "slot": "main"}
         self.units = {"toy": unit(state="up", **both), "tiny": unit(state="down", **both)}
         put(rack.folder, text(self.units, self.hosts))
         rack.start()
