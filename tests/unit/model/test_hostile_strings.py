@@ -37,9 +37,9 @@ serving:
   body: 8M}
   units:
     one: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
-      context: 4096, memory: 0.8, env: {NCCL_NET_PLUGIN: none}, state: down, slot: main, restart: {within: 6h}, cache: 20G, shm:
-      16G, probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}}, overhead: 8G, drain: 30s,
-      fit: {override: seen to run}}
+      context: 4096, memory: 0.8, env: {NCCL_NET_PLUGIN: none}, state: down, slot: main, restart: {within: 6h},
+      cache: 20G, shm: 16G, probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}},
+      overhead: 8G, drain: 30s, fit: {override: seen to run}}
     two: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark2],
       context: 4096, kv: 20G, state: down, api: {listen: management, direct: [10.9.0.0/16]}}
 """
