@@ -163,14 +163,21 @@ def _ports(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolat
                 "write another, like 29400",
             )
         path = ("serving", "units", unit.name, "api", "port")
-        for one in same:
-            if one in list(units.values())[:number] and one.api.port == unit.api.port and run_together(one, unit):
-                yield RuleViolation(
-                    path,
-                    f"{unit.api.port} is the port of unit {one.name} on {head[0]} as well, and both can be up",
-                    f"write another, like {_free_port(unit.api.port, same)}",
-                )
-                break
+        earlier = list(units.values())[:number]
+        for one in (one for one in same if one in earlier and one.api.port == unit.api.port):
+            if run_together(one, unit):
+                why = "and both can be up"
+            elif one.slot and one.slot == unit.slot and (serving.gateway or partial.options.get("watch")):
+                # A request for the unit that is down, or a look at its metrics, would be answered by the other one.
+                why = "and the gateway and the watch tell units of a slot apart by their ports"
+            else:
+                continue
+            yield RuleViolation(
+                path,
+                f"{unit.api.port} is the port of unit {one.name} on {head[0]} as well, {why}",
+                f"write another, like {_free_port(unit.api.port, same)}",
+            )
+            break
         # The ports of the first unit of a head are refused for every unit of the rack.
         for one in same[1:]:
             coordinator, ranks = coordinator_port(serving.port, units, nodes, one), master_port(units, nodes, one)

@@ -135,6 +135,19 @@ def test_the_sum_of_a_unit_with_kv_has_its_weights_once_they_are_known() -> None
     assert [line for line in found if line.startswith("serving.units.two.kv") and "together" in line], found
 
 
+@pytest.mark.parametrize("section", ["gateway", "watch", ""])
+def test_units_of_a_slot_share_a_port_only_where_nothing_tells_them_apart_by_it(section: str) -> None:
+    units = {"one": on(8000, slot="main", state="up"), "two": on(8000, slot="main", state="down")}
+    gateway = {"node": "n0", "keys": {"alice": {"env": "ALICE"}}}
+    sections = {
+        "gateway": {"serving": {"units": units, "gateway": gateway}},
+        "watch": {"watch": {"server": "n1"}},
+        "": {},
+    }
+    found = [line for line in refusals(text(units, **sections[section])) if "tell units of a slot apart" in line]
+    assert [line.partition(" @ ")[0] for line in found] == (["serving.units.two.api.port"] if section else [])
+
+
 def test_the_port_of_a_second_coordinator_is_free() -> None:
     found = refusals(text({"one": on(8000), "two": on(8001)}, port=29500))
     assert found == [
