@@ -139,7 +139,7 @@ def test_the_sum_of_a_unit_with_kv_has_its_weights_once_they_are_known() -> None
 def test_units_of_a_slot_share_a_port_only_where_nothing_tells_them_apart_by_it(section: str) -> None:
     units = {"one": on(8000, slot="main", state="up"), "two": on(8000, slot="main", state="down")}
     gateway = {"node": "n0", "keys": {"alice": {"env": "ALICE"}}}
-    sections = {
+    sections: dict[str, dict[str, Any]] = {
         "gateway": {"serving": {"units": units, "gateway": gateway}},
         "watch": {"watch": {"server": "n1"}},
         "": {},
