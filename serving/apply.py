@@ -25,7 +25,7 @@ from serving import run_inventory as survey
 from serving.facts import STATE_FOLDER, ServingFacts, starts_again
 from serving.gateway_apply import install_gateway
 from serving.launch import UNIT_FILES
-from serving.options import ServedUnit, serving_of
+from serving.options import ServedUnit, served_units, serving_of
 from serving.programs import COORDINATOR, FOLDER
 from serving.run_inventory import ServingSurvey, UnitDifferences
 
@@ -229,7 +229,9 @@ def set_desired_states(units: UnitsToChange) -> Changeset:
         if found.head(unit) != units.node:
             continue
         record = found.views[units.node].record(unit.name)
-        if unit.state == "down":
+        if text := _slot_blocker(found, unit):
+            steps.blockers.append(text)
+        elif unit.state == "down":
             if record.desired_state == "up":
                 steps.events.append(Event(EventKind.RESTART, subject=f"unit {unit.name}", action=Action.STOP))
                 steps.commands.append(_desired_state(unit))
@@ -245,6 +247,28 @@ def set_desired_states(units: UnitsToChange) -> Changeset:
             )
             steps.commands.append(_desired_state(unit))
     return steps.changeset("each unit has the desired state of rack.yaml")
+
+
+def _slot_blocker(found: ServingSurvey, unit: ServedUnit) -> str:
+    """Return why the desired state of a unit is not changed: another unit of its slot is up than rack.yaml has, which
+    `serve use` changes one after the other, with a way back."""
+    if unit.slot is None:
+        return ""
+    same = [one for one in served_units(found.rack).values() if one.slot == unit.slot]
+    declared = next((one for one in same if one.state == "up"), None)
+    up = [
+        one.name
+        for one in same
+        if one is not declared
+        and (view := found.views.get(found.head(one))) is not None
+        and view.record(one.name).desired_state == "up"
+    ]
+    if declared is None or not up:
+        return ""
+    return (
+        f"unit {', '.join(up)} of slot {unit.slot} is up, and rack.yaml has {declared.name} up; `sparkrack serve use "
+        f"{declared.name}`, or `sparkrack serve use {up[0]}`, has one of them up, and rack.yaml say so"
+    )
 
 
 def _start_blockers(units: UnitsToChange, unit: ServedUnit) -> list[str]:

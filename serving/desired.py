@@ -20,11 +20,9 @@ from core.model.image_lock import Pin
 from core.model.model_lock import ModelRecord
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
-from serving import allowed_addresses, unit_files
+from serving import allowed_addresses, unit_files, unit_ports
 from serving import gate_config as gate
-from serving.engines.engine import MASTER_PORT, RAY_PORT
 from serving.engines.registry import ENGINES
 from serving.kinds import dimension
 from serving.launch import (
@@ -39,11 +37,13 @@ from serving.launch import (
 )
 from serving.options import ServedUnit, rdma_is_measured, served_units, serving_of
 from serving.programs import AGENT, COORDINATOR, GATE, RUN, programs
+from serving.shared_nodes import container_ceiling, declared_mebibytes
+from serving.unit_ports import master_port
 
 UNITS = "/etc/systemd/system"
-GATE_LIMIT = 660
+GATE_LIMIT = 1140
 """Seconds that the gate may take: it waits for the gates of the other nodes, for measurements with them, for the clock,
-for a container, for files that are written back, for memory, and for CUDA."""
+for a container, for files that are written back, for memory, and for CUDA; and twice for the gate of another unit."""
 FIRST_LIMIT = 300
 """Seconds that the first completion after a start may take at least: it compiles."""
 STOP_GRACE = 15
@@ -124,13 +124,6 @@ def blockers(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Map
         lines.append(f"{place}.files: {unreadable}")
     if not lines:
         lines += _unwritable(rack, unit, pins[unit.image].id, place)
-    port = coordinator_port(rack, unit)
-    if port in _used_ports(rack, unit):
-        lines.append(
-            f"{rack.source}: serving.port: the coordinator of unit {unit.name} would use {port}, because coordinators "
-            "on one "
-            "node use one port after the other, and another program of a unit uses it; write another port"
-        )
     return lines
 
 
@@ -148,7 +141,7 @@ def unlocked(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Map
 
 def _unwritable(rack: Rack, unit: ServedUnit, image_id: str, place: str) -> list[str]:
     """Arguments of a container are written one a line."""
-    for launch in launches(rack, unit, socket_addresses(rack), rack.options(DockerOptions).memory, image_id):
+    for launch in launches(rack, unit, socket_addresses(rack), container_ceiling(rack, unit), image_id):
         for word in _arguments(launch):
             if any(mark in word for mark in "\n\0") or not _encodable(word):
                 return [f"{place}.args: an argument has a line break, or a character that is not a text; remove it"]
@@ -164,20 +157,11 @@ def _encodable(word: str) -> bool:
 
 
 def coordinator_port(rack: Rack, unit: ServedUnit) -> int:
-    """Return the port of the coordinator: units with the same head, of which one runs at a time, have each their
-    own."""
+    """Return the port of the coordinator: units with the same head have each their own."""
     serving = serving_of(rack)
     if serving is None:
         raise ValueError("the rack has no serving section")
-    head = unit.ranks(rack.nodes)[0]
-    same = [one.name for one in serving.units.values() if one.ranks(rack.nodes)[0] == head]
-    return serving.port + same.index(unit.name)
-
-
-def _used_ports(rack: Rack, unit: ServedUnit) -> set[int]:
-    others = served_units(rack).values()
-    head = unit.ranks(rack.nodes)[0]
-    return {MASTER_PORT, RAY_PORT, *(one.api.port for one in others if one.ranks(rack.nodes)[0] == head)}
+    return unit_ports.coordinator_port(serving.port, serving.units, rack.nodes, unit)
 
 
 def _arguments(launch: RankLaunch) -> tuple[str, ...]:
@@ -210,7 +194,7 @@ def mounted_files(unit: ServedUnit) -> tuple[ManagedFile, ...]:
 
 def _launches(locked: LockedUnit) -> tuple[RankLaunch, ...]:
     rack = locked.rack
-    return launches(rack, locked.unit, locked.addresses, rack.options(DockerOptions).memory, locked.image_id)
+    return launches(rack, locked.unit, locked.addresses, container_ceiling(rack, locked.unit), locked.image_id)
 
 
 def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[ManagedFile]:
@@ -272,7 +256,8 @@ def _slice(rack: Rack, unit: ServedUnit, node: str) -> ManagedFile:
         "templates/unit.slice",
         header=header(rack.rack),
         unit=unit.name,
-        most=rack.options(DockerOptions).memory,
+        most=container_ceiling(rack, unit),
+        takes=declared_mebibytes(rack, unit) * 2**20,
         sources=allowed_addresses.setting(allowed_addresses.rank_sources(rack, unit, node)),
     )
     return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))
@@ -364,13 +349,15 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
     ports = {}
     if node == locked.nodes[0]:
         ports[str(unit.api.port)] = f"the API of unit {unit.name}"
-        ports |= {str(port): what for port, what in ENGINES[unit.engine].ports(len(locked.nodes)).items()}
+        meeting = master_port(served_units(rack), rack.nodes, unit)
+        ports |= {str(port): what for port, what in ENGINES[unit.engine].ports(len(locked.nodes), meeting).items()}
     cache = None
     if unit.cache:
         cache = {"folder": str(cache_folder(unit, locked.image_id)), "bytes": mebibytes(unit.cache) * 2**20}
     return {
         "node": node,
         "unit": unit.name,
+        "slot": unit.slot,
         "guard": gate.guard(rack),
         "image": {"name": unit.image, "id": locked.image_id},
         "container": gate.container(unit, launch, len(locked.nodes)),
@@ -381,7 +368,7 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
         "cache": cache,
         "gids": FABRIC_ENVIRONMENT if len(locked.nodes) > 1 else None,
         "echoes": gate.echoes(rack, node, locked.nodes),
-        "proof": gate.proof(rack, node, locked.nodes, path(unit, "secret")),
+        "proof": gate.proof(rack, unit, node, path(unit, "secret")),
         "time": gate.time(rack),
         "memory": gate.memory(rack, unit, locked.record, len(locked.nodes), locked.further),
     }

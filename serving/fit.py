@@ -415,6 +415,34 @@ def unit_fit(
     return UnitFit(found, memory, allowed, source, allowed + host if unit.memory and host else 0.0)
 
 
+def found_fit(
+    unit: ServedUnit,
+    record: ModelRecord | None,
+    further: Further,
+    measured: Calibration | None,
+    image: str | None,
+    reserved: float,
+) -> UnitFit | None:
+    """Return the memory of a unit with its own split; None where the lock file has nothing usable of its model.
+
+    Args:
+        unit: the unit.
+        record: its model in the lock file.
+        further: its further models there, by name.
+        measured: the figures of the last good start that was measured.
+        image: the ID of its image in the lock file.
+        reserved: GiB of a node that no program gets.
+    """
+    if record is None:
+        return None
+    try:
+        shape = record_shape(unit.model, record)
+    except ModelConfigError:
+        return None
+    counted, _ = counted_calibration(unit, record, image, measured, parallel_of(unit), further)
+    return unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved, further)
+
+
 def _measured(found: Fit, measured: Calibration, context: int, computed: float | None) -> Fit:
     """Return a sum with what was measured: never less weights than the files have, and together what was given.
 

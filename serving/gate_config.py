@@ -37,11 +37,10 @@ from serving.fit import (
     weight_size,
 )
 from serving.launch import UNIT_FILES, RankLaunch, mount_folder
-from serving.options import ServedUnit, rdma_is_measured
+from serving.options import ServedUnit, rdma_is_measured, served_units
+from serving.unit_ports import meeting_port
 
 GUARD = "sparkrack-memory-guard.service"
-MEETING_PORT = 18664
-"""Where the gates of a unit meet, on each half: above the ports of their tools."""
 
 
 def guard(rack: Rack) -> str | None:
@@ -113,13 +112,13 @@ def echoes(rack: Rack, node: str, members: tuple[str, ...]) -> list[dict[str, ob
     ]
 
 
-def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> dict[str, object] | None:
+def proof(rack: Rack, unit: ServedUnit, node: str, secret_file: str) -> dict[str, object] | None:
     """Return what a node measures and has measured of RDMA, in the form of files/serve_rdma_check.py: each half that
     NCCL uses sends to the next node of the unit. None where rack.yaml wants no proof, or no node shares a subnet.
     """
     if not rdma_is_measured(rack):
         return None
-    flows = unit_flows(rack, members)
+    flows = unit_flows(rack, unit.ranks(rack.nodes))
     sends = [_sends(rack, flow) for flow in flows if flow.here.half.node == node]
     receives = [
         {"peer": flow.here.half.node, **_end(flow.there, flow)} for flow in flows if flow.there.half.node == node
@@ -128,7 +127,7 @@ def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> 
         return None
     return {
         "secret_file": secret_file,
-        "meeting_port": MEETING_PORT,
+        "meeting_port": meeting_port(served_units(rack), unit),
         "options": list(TOOL_OPTIONS),
         "stale_remedy": STALE_REMEDY,
         "sends": sends,
@@ -167,16 +166,16 @@ def memory(
 ) -> dict[str, object]:
     """Return the memory that must be available: what the engine takes, of the host's too, and the floor below which the
     guard ends it."""
-    floor = rack.options(MemoryOptions).floor
-    add = (mebibytes(floor) * 2**20 if floor else 0) + int(_host_gib(unit, record, ranks) * 2**30)
+    given = rack.options(MemoryOptions).floor
+    add, floor = int(_host_gib(unit, record, ranks) * 2**30), mebibytes(given) * 2**20 if given else 0
     if unit.memory is not None:
-        return {"share": unit.memory, "add": add}
+        return {"share": unit.memory, "add": add, "floor": floor}
     if (needed := needed_bytes(unit, record)) is not None:
-        return {"bytes": needed + add}
+        return {"bytes": needed + add, "floor": floor}
     demand, _ = demand_of(unit)
     weights = sum(one.size if (known := weight_size(one)) is None else known for one in (record, *further.values()))
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
-    return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add}
+    return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add, "floor": floor}
 
 
 def _host_gib(unit: ServedUnit, record: ModelRecord, ranks: int) -> float:

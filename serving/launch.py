@@ -22,7 +22,8 @@ from serving.engines.engine import RankPlace
 from serving.engines.option_table import table
 from serving.engines.registry import ENGINES
 from serving.kinds import engine_options
-from serving.options import ServedUnit
+from serving.options import ServedUnit, served_units
+from serving.unit_ports import master_port
 
 FABRIC_ENVIRONMENT = "/etc/sparkrack/fabric.env"
 UNIT_FILES = PurePosixPath("/etc/sparkrack/serve")
@@ -131,6 +132,7 @@ def _place(rack: Rack, unit: ServedUnit, rank: int, addresses: Mapping[str, IPv4
         ranks=len(names),
         head=addresses[names[0]],
         own=addresses[names[rank]],
+        meeting=master_port(served_units(rack), rack.nodes, unit),
         api=api_address(rack, unit),
     )
 

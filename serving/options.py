@@ -366,6 +366,7 @@ class ServedUnit(Section):
     container, at the path on the left, from the file or folder in the folder of the rack file on the right. `before`:
     a program that runs in the container of each rank before the engine, and must end with 0. `accept`: the reason for
     which an option, a variable or parallel.tensor is accepted though no table or mount has it.
+    `slot`: units of one slot are alternatives: one of them is up at a time, and `sparkrack serve use UNIT` changes it.
     """
 
     name: UnitName
@@ -396,6 +397,7 @@ class ServedUnit(Section):
     env: Frozen[Environment, LineOfText] = Field(default=FrozenDict({}), examples=["{NCCL_NET_PLUGIN: none}"])
     api: ServingApi = ServingApi()
     state: Literal["up", "down"] = "up"
+    slot: Annotated[Name | None, NotEmpty] = Field(default=None, examples=["main"])
     boot: Literal["hold", "start"] = "hold"
     restart: ServingRestart = ServingRestart()
     probe: ServingProbe = ServingProbe()

@@ -17,6 +17,7 @@ MODULES = (
     "files/serve_gate_command.py",
     "files/serve_rdma_check.py",
     "files/serve_slice.py",
+    "files/serve_other_units.py",
     "files/serve_start.py",
 )
 """Modules of the programs, which find them in their own folder."""

@@ -22,7 +22,7 @@ from serving.accepted import accepted_options, engine_arguments, idle_entries
 from serving.calibration import Calibration
 from serving.container_paths import unservable
 from serving.engines.command_line import EngineArgumentsError
-from serving.engines.engine import MASTER_PORT, RAY_PORT
+from serving.engines.engine import RAY_PORT
 from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.option_table import TITLES, table, version_key
@@ -32,6 +32,7 @@ from serving.fit import (
     UnitFit,
     counted_calibration,
     fitting_counts,
+    found_fit,
     further_models,
     host_memory_of,
     model_type,
@@ -45,7 +46,9 @@ from serving.fit import (
 )
 from serving.kinds import unfit_model, unfit_probe, unprovable
 from serving.options import LOWEST_SHARE, ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
+from serving.shared_nodes import check_shared_nodes, shared_node_notes
 from serving.unit_files import faults
+from serving.unit_ports import MASTER_PORT
 
 LOCAL_PORTS = range(32768, 61000)
 """Ports that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one may be in use at a start."""
@@ -107,7 +110,11 @@ def _words(value: str) -> set[str]:
 
 def check(partial: PartialRack, serving: ServingOptions, cabling: Cabling) -> Iterator[RuleViolation]:
     """Yield every broken rule of the units."""
-    yield from _shared_nodes(partial, serving)
+    fits = {}
+    for unit in serving.units.values():
+        record, reserved = partial.records.get(unit.model), reserved_gib(partial.options.get)
+        fits[unit.name] = declared_fit.declared_fit(unit, record, reserved) or _found_fit(partial, unit, record)
+    yield from check_shared_nodes(partial, serving, fits)
     yield from _coordinator_port(partial, serving)
     for unit in serving.units.values():
         for problem in _unit(partial, serving, unit, cabling):
@@ -268,22 +275,6 @@ def judged_by(unit: ServedUnit) -> str:
     return release if release and release != unit.version else ""
 
 
-def _shared_nodes(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
-    holders: dict[str, str] = {}
-    for unit in serving.units.values():
-        if unit.state == "down":
-            continue
-        for name in unit.ranks(partial.nodes):
-            holder = holders.setdefault(name, unit.name)
-            if holder != unit.name:
-                yield RuleViolation(
-                    ("serving", "units", unit.name, "nodes"),
-                    f"{name} is a node of unit {holder} as well, and both are to be up",
-                    "write state: down at one of them, or other nodes",
-                )
-                break
-
-
 def known_ports(partial: PartialRack) -> dict[int, str]:
     """Return the ports that other parts of a rack use, each with what uses it."""
     known = {
@@ -409,17 +400,11 @@ def _next_token(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation
 
 def _found_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord | None) -> UnitFit | None:
     """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
-    split = parallel_of(unit)
-    if record is None or split.nodes != len(unit.ranks(partial.nodes)) or ENGINES[unit.engine].weights:
+    if parallel_of(unit).nodes != len(unit.ranks(partial.nodes)) or ENGINES[unit.engine].weights:
         return None
-    try:
-        shape = record_shape(unit.model, record)
-    except ModelConfigError:
-        return None  # unknown, which `notes` reports
     image, measured = partial.image_ids.get(unit.image), partial.locked.get("serving", {}).get(unit.name)
     further = further_models(unit, partial.records)
-    counted, _ = counted_calibration(unit, record, image, measured, split, further)
-    return unit_fit(unit, shape, weight_size(record), split, counted, reserved_gib(partial.options.get), further)
+    return found_fit(unit, record, further, measured, image, reserved_gib(partial.options.get))
 
 
 def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
@@ -505,6 +490,7 @@ def notes(
         image_ids: the ID of each image of the lock file, by name.
     """
     gateways = gateway_of(rack) is not None
+    yield from shared_node_notes(rack)
     for unit in served_units(rack).values():
         reserved = reserved_gib(lambda key: getattr(rack, key))
         image = image_ids.get(unit.image)

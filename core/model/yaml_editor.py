@@ -38,6 +38,10 @@ class FileSnapshot:
     path: Path
     data: bytes
 
+    def changed(self, place: Place, value: str) -> FileSnapshot:
+        """Return the snapshot with another text at `place`, and write nothing. Raises ConfigError as `put` does."""
+        return FileSnapshot(self.path, self._changed(place, value))
+
     def put(self, place: Place, value: str) -> FileSnapshot:
         """Set the text at `place`, a value that is in the file, and give the new snapshot.
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from core.model.role import Role
 from roles.memory.adopt import ADOPT
-from roles.memory.options import MemoryOptions, check_host_share
+from roles.memory.host_share import check_host_share
+from roles.memory.options import MemoryOptions
 
 ROLE = Role(
     __name__,

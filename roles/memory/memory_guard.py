@@ -1,5 +1,6 @@
-"""The guard: ends all containers when too little memory is available, for whatever reason. Its script and its unit.
-Pure.
+"""The guard: ends containers when too little memory is available, for whatever reason. Its script and its unit. Pure.
+
+Of several served units on a node it ends one, and all containers when memory is not back after that.
 
 No limit of the kernel counts what CUDA takes on a GB10; MemAvailable falls with it all the same.
 """
@@ -33,6 +34,8 @@ def script(rack: Rack) -> ManagedFile:
         header=header(rack.rack),
         slice=CONTAINER_SLICE,
         cgroups=CGROUPS,
+        units=UNITS,
+        marks="/run/sparkrack-serve",
         again=AGAIN,
         sample=SAMPLE,
     )

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
     from core.model.errors import RuleViolation
     from serving.options import ServedUnit
 
-MASTER_PORT = 29501
-"""The port by which the ranks of a unit find each other, on its head."""
 RAY_PORT = 6379
-"""The port of Ray on the head of a unit, where it is used."""
+"""The port of Ray on the head of a unit, where it is used. Only one such unit is up on a node."""
 
 RANK_OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("nnodes", "node-rank", "headless"), "follows from the nodes of the unit"),
@@ -59,7 +57,8 @@ class RankPlace:
     `model`: the folder of the model in the container. `names`: the option of the name by which clients ask for the
     model, where `args` has none. `args`: the options of the unit as arguments. `known`: the options that the release
     has. `kv`: bytes of the cache, None without. `drain`: seconds. `rank`: from 0, the head, of `ranks`. `head`, `own`:
-    addresses for traffic beside RDMA. `api`: where the head listens.
+    addresses for traffic beside RDMA. `meeting`: the port of the head by which ranks find each other. `api`: where the
+    head listens.
     """
 
     unit: ServedUnit
@@ -73,6 +72,7 @@ class RankPlace:
     ranks: int
     head: IPv4Address
     own: IPv4Address
+    meeting: int
     api: IPv4Address
 
     @property
@@ -199,8 +199,8 @@ class ServingEngine:
     rules: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
     advice: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
 
-    def ports(self, ranks: int) -> Mapping[int, str]:
-        """Return the ports of the head by which so many ranks meet, and what for."""
+    def ports(self, ranks: int, meeting: int) -> Mapping[int, str]:
+        """Return the ports of the head by which so many ranks meet, and what for. `meeting`: that of the unit."""
         if ranks == 1:
             return {}
-        return {MASTER_PORT: "where the ranks meet", **({RAY_PORT: "where Ray listens"} if self.ray else {})}
+        return {meeting: "where the ranks meet", **({RAY_PORT: "where Ray listens"} if self.ray else {})}

@@ -32,7 +32,7 @@ from typing import IO, NoReturn
 
 import serve_rdma
 from serve_causes import DRIVER_FAULT, explain
-from serve_slice import CGROUPS, UnitSlice
+from serve_slice import CGROUPS, UnitSlice, running_units
 from serve_unit import (
     ServedRank,
     ServedUnit,
@@ -62,6 +62,8 @@ KILL_LIMIT = 10.0
 FATAL = re.compile(rf"sparkrack-memory-guard: .* ended every |{DRIVER_FAULT}|[Oo]ut of memory: Killed process")
 """Lines of the kernel's log after which a restart of the rank repeats the fault, or makes it worse: the memory guard or
 the kernel ended a process, or the GPU or its driver failed. After NV_ERR_NO_MEMORY it leaks memory (reported)."""
+GUARD_VICTIM = re.compile(r"sparkrack-memory-guard: .* ended every container of unit (\S+), ")
+"""The guard's line about one of several units: it concerns no other one."""
 LAST_LINES = 200
 """Lines of the rank's log that are read for the reason of its end."""
 NO_JOURNAL = b"No journal files were "
@@ -173,6 +175,8 @@ class Agent:
         self._wanted = Path(runtime, "wanted") if runtime else None
         """A file that is there while the coordinator wants the rank, also before its service has a process: other
         programs must not change the node then."""
+        self._loading = Path(runtime, "loading") if runtime else None
+        """What the gate has left for the gates of other units: it goes when the unit has taken what it takes."""
         with Path(boot_file).open(encoding="ascii") as file:
             self.record = self._begin(file.read().strip())
         self._save()
@@ -234,6 +238,8 @@ class Agent:
             report_alive()
             service, invocation = self.unit.service, self.record.invocation
             self._network = serve_rdma.network(self.unit.journalctl, service, invocation, QUESTION_LIMIT)
+        if answer.get("loaded") is True:
+            self._remove(self._loading)
         return order, generation, answer.get("hang") is True, answer.get("anyway") is True
 
     def leave(self) -> NoReturn:
@@ -378,7 +384,14 @@ class Agent:
             "version": self.unit.version,
             "rdma": serve_rdma.counters(*self._rdma) if self.unit.rdma != "ignored" else {},
             "network": self._network,
+            "beside": self._beside(),
         }
+
+    def _beside(self) -> list[str]:
+        """Return the other units that run on this node, whose bytes the RDMA devices count as well."""
+        if self.unit.rdma == "ignored":
+            return []
+        return [name for name in running_units(self._cgroups) if name != self.unit.name]
 
     def _last_words(self) -> str:
         """Return why the rank ended, from what it or docker printed since its start, as the end of a sentence."""
@@ -432,6 +445,12 @@ class Agent:
             return f"{self._wanted}: {error.strerror}"
         return ""
 
+    @staticmethod
+    def _remove(mark: Path | None) -> None:
+        if mark:
+            with contextlib.suppress(OSError):
+                mark.unlink(missing_ok=True)
+
     def _check(self, generation: int, anyway: bool) -> None:
         if self._gate and self._gate[0] != generation:
             self._gate[1].kill()
@@ -461,12 +480,11 @@ class Agent:
         it shows is collected before.
         """
         self._ended = True
-        if self._wanted:
-            with contextlib.suppress(OSError):
-                self._wanted.unlink(missing_ok=True)
         if self._gate:
             self._gate[1].kill()
             self._gate = None
+        for mark in (self._wanted, self._loading):
+            self._remove(mark)
         self._verdict = None
         if self._stop:
             return
@@ -535,7 +553,8 @@ class Agent:
         if done.returncode or NO_JOURNAL in done.stderr:
             shown = line(done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}", 120)
             return f"the kernel's log cannot be read: {shown}"
-        found = (one for one in text.splitlines() if FATAL.search(one))
+        victims = ((one, GUARD_VICTIM.search(one)) for one in text.splitlines() if FATAL.search(one))
+        found = (one for one, victim in victims if not victim or victim[1] == self.unit.name)
         return next((f"the kernel logged: {line(one, 200)}" for one in found), "")
 
     def _not_heard(self, error: Exception) -> None:

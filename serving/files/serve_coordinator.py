@@ -251,7 +251,8 @@ class Prober:
             beside = serve_answers.prove_start(self.unit.probe, self.unit.model, ask)
             if self.unit.rdma != "ignored":
                 remark = self._prove_rdma(generation, before)
-                beside += [] if remark else ["each rank moved bytes by RDMA"]
+                with self.lock:
+                    beside += [] if remark else [serve_rdma.proven(self.lifecycle.reports)]
         except ServeError as error:
             ours = isinstance(error, serve_probe.KeyFileError)
             self._set_probe_fault(f"no {self.unit.probe.noun} can be asked for: {error}" if ours else "")

@@ -22,6 +22,8 @@ import serve_answers
 import serve_rdma
 from serve_unit import ServedRank, ServedUnit, ServeError, line
 
+MOST_BESIDE = 8
+"""Other units of a node that a report names."""
 RUNNING = ("starting", "ready", "busy", "draining")
 STATES = ("down", "gating", *RUNNING, "stuck", "held", "stopping")
 SERVING = ("ready", "busy")
@@ -115,8 +117,8 @@ class AgentReport:
     not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
     `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for an agent that is older
     than versions are, whose reports still count: it must receive the order to stop. `rdma`: the bytes that each RDMA
-    device has moved; `network`: what NCCL says that it uses, once it was asked for. `hang`: the cause that evidence
-    shows.
+    device has moved; `network`: what NCCL says that it uses, once it was asked for; `beside`: other units that run
+    on its node. `hang`: the cause that evidence shows.
     """
 
     state: str
@@ -133,6 +135,7 @@ class AgentReport:
     rdma: serve_rdma.Counters = field(default_factory=dict)
     network: str = ""
     hang: str = ""
+    beside: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> AgentReport:
@@ -174,7 +177,14 @@ class AgentReport:
             serve_rdma.reported(message.get("rdma", {})),
             line(message["network"], 80),
             line(message["hang"]),
+            _names(message.get("beside", [])),
         )
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise ServeError("the report has no valid beside")
+    return tuple(line(one, 40) for one in value[:MOST_BESIDE])
 
 
 class UnitLifecycle:
@@ -233,6 +243,8 @@ class UnitLifecycle:
         answer: dict[str, Any] = {"order": order, "generation": record.generation}
         if record.anyway:
             answer["anyway"] = True
+        if record.state in ("ready", "busy", "draining"):
+            answer["loaded"] = True
         if self.witness == record.generation and record.state == "starting":
             answer["witness"] = True
         if self._hangs and current:

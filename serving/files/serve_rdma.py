@@ -3,7 +3,8 @@
 The gate proves that RDMA could carry the ranks; NCCL takes sockets without an error where it cannot open the devices in
 its container (reported: a tenth of the rate, with the GPU at 100 %). Which devices are meant is NCCL_IB_HCA in
 /etc/sparkrack/fabric.env. A device counts what it sends and receives in words of four bytes, acknowledgements of
-RDMA included.
+RDMA included. It does not count by program: beside another unit that runs on the node, its bytes may be those of that
+one, and NCCL's word about the rank's own start is what proves the rank.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def fault(ranks: Sequence[ServedRank], before: Mapping[int, Counters], after: Ma
     Args:
         ranks: all ranks of the unit.
         before: the counters of each rank as it reported them before the completion.
-        after: the reports of each rank after it, with `rdma` and `network`.
+        after: the reports of each rank after it, with `rdma`, `network` and `beside`.
     """
     found = []
     for rank in ranks:
@@ -93,8 +94,23 @@ def fault(ranks: Sequence[ServedRank], before: Mapping[int, Counters], after: Ma
         if any(moved.values()):
             if "Socket" in report.network.split(", "):
                 found.append(f"{rank.node}: NCCL says: Using network {report.network}")
+            elif report.beside and not said:
+                found.append(
+                    f"{rank.node}: bytes moved, which may be those of unit {', '.join(report.beside)} there, and NCCL "
+                    "does not say which network it uses"
+                )
         elif unread := [name for name, count in moved.items() if count is None]:
             found.append(f"{rank.node}: the counters of {', '.join(unread)} cannot be read{said}")
         else:
             found.append(f"{rank.node}: {', '.join(moved)} moved 0 bytes during a request{said}")
     return f"the ranks do not use RDMA: {'; '.join(found)}" if found else ""
+
+
+def proven(after: Mapping[int, Any]) -> str:
+    """Return what a start without a fault has proven of RDMA, as a clause. `after`: the reports of its ranks."""
+    beside = sorted({name for report in after.values() for name in report.beside})
+    if not beside:
+        return "each rank moved bytes by RDMA"
+    return (
+        f"NCCL of each rank beside unit {', '.join(beside)} says that it uses RDMA, whose bytes may be of either unit"
+    )

@@ -29,6 +29,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,11 @@ class RdmaProof:
         wanted: Mapping[str, Any],
         place: Callable[[str], str],
         listening: Callable[[], set[int]],
+        alone: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
+        """`alone`: while it is held, no gate of another unit of this node measures."""
         self.node, self.unit = names
-        self.wanted, self.place, self.listening = wanted, place, listening
+        self.wanted, self.place, self.listening, self.alone = wanted, place, listening, alone
         self.refusals: dict[str, str] = {}
         """Why the gate of a peer has refused, as it told before it ended."""
 
@@ -167,7 +170,9 @@ class RdmaProof:
                 raise GateError(f"the gate of {half['peer']} has no answer: {line(fault, 200)}")
             here = self.state(half["half"])
             if self.unproven(half, here, there):
-                self._measure(half, secret, here, there)
+                with self.alone():
+                    if self.unproven(half, here, there):  # no other unit has measured it meanwhile
+                        self._measure(half, secret, here, there)
 
     def _ask(
         self, half: Mapping[str, Any], secret: bytes, kind: str, until: float, more: Mapping[str, str] | None = None

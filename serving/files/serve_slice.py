@@ -6,6 +6,7 @@ The container of a unit is in a slice of its own, sparkrack.slice/sparkrack-NAME
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -82,6 +83,17 @@ class UnitSlice:
         """Have the kernel send KILL to all its processes, those that are started meanwhile too. Raises OSError."""
         with Path(f"{self.folder}/cgroup.kill").open("w", encoding="ascii") as file:
             file.write("1")
+
+
+def running_units(root: str = CGROUPS) -> list[str]:
+    """Return the units of which a process runs on this node; one that cannot be read is not known to run."""
+    found = []
+    for folder in sorted(Path(root, PARENT).glob("sparkrack-*.slice")):
+        unit = folder.name.removeprefix("sparkrack-").removesuffix(".slice")
+        with contextlib.suppress(ServeError):
+            if UnitSlice(unit, root).populated():
+                found.append(unit)
+    return found
 
 
 def _program(pid: int) -> str:

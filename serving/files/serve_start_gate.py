@@ -12,6 +12,7 @@ only; with --anyway a fault of the driver that lasts until the next boot does no
 Standard library only, Python 3.10 or later. Fields of the file; each check runs only where its field is not null:
 
     node, unit   names, for the messages
+    slot         of the unit: no other one of it runs on this node
     guard        unit of systemd that ends containers when memory runs short
     image        {"name", "id"}
     container    {"name", "docker", "image", "looks"}: the container that serve_start.py runs; "shell"
@@ -25,7 +26,11 @@ Standard library only, Python 3.10 or later. Fields of the file; each check runs
     echoes       [{"peer", "device", "address", "mtu"}, ...]: packets of full size reach the peer
     proof        what serve_rdma_check.py reads: RDMA over each half was measured since its last change of carrier
     time         true: the clock is synchronized
-    memory       {"share", "add"}: share of all memory, and bytes beside it; or {"bytes"}
+    memory       {"share", "add"}: share of all memory, and bytes beside it; or {"bytes"}: what the unit takes;
+                 "floor": bytes that must be left
+
+The gates of several units of a node measure it one after the other, and count what the others that load have not taken
+yet: serve_other_units.py.
 """
 
 from __future__ import annotations
@@ -43,6 +48,7 @@ from pathlib import Path
 from typing import Any
 
 from serve_gate_command import GateCommand, GateError, answer, remedy, run
+from serve_other_units import OtherUnits
 from serve_rdma_check import RdmaProof
 from serve_start import StartChecks
 from serve_unit import line
@@ -62,10 +68,12 @@ GIB = 1 << 30
 
 
 class Gate:
-    """The checks of one node. `root`: the folder that stands for /, in tests."""
+    """The checks of one node. `folder`: of the files of all its gates. `root`: the folder that stands for /, in
+    tests."""
 
-    def __init__(self, wanted: dict[str, Any], root: str) -> None:
+    def __init__(self, wanted: dict[str, Any], folder: Path, root: str) -> None:
         self.wanted, self.root = wanted, root.rstrip("/")
+        self.others = OtherUnits(str(wanted["unit"]), wanted["slot"], folder, self.place)
         self.unit = str(wanted["unit"])
         self.environment: list[str] = []
         """Of the image."""
@@ -81,6 +89,7 @@ class Gate:
         """
         start = StartChecks(self.place)
         self.leftover_container()
+        self.others.check_slot()
         checks: dict[str, Callable[[Any], None]] = {
             "guard": self.guard,
             "image": self.image,
@@ -100,14 +109,17 @@ class Gate:
         self.echoes(self.wanted["echoes"])
         if self.wanted["proof"] is not None:
             names = str(self.wanted["node"]), self.unit
-            RdmaProof(names, self.wanted["proof"], self.place, self.listening).check(together)
+            alone = self.others.one_gate_at_a_time
+            RdmaProof(names, self.wanted["proof"], self.place, self.listening, alone).check(together)
         if self.wanted["time"]:
             self.time()
-        if together:
-            start.check_container(self.wanted["container"])
-        self.memory(self.wanted["memory"])
-        if together:
-            start.check_cuda(self.environment, anyway)
+        with self.others.one_gate_at_a_time():
+            if together:
+                start.check_container(self.wanted["container"])
+            wanted = self.memory(self.wanted["memory"])
+            if together:
+                start.check_cuda(self.environment, anyway)
+                self.others.note_start(self.available(), wanted)
         return start.remarks
 
     def place(self, path: str) -> str:
@@ -240,14 +252,17 @@ class Gate:
                 raise GateError(f"{device} has no usable GID: {shown}; run `sparkrack verify` for this node")
 
     def gpu(self) -> None:
-        """No other process computes on the GPU, and its clock is not stuck."""
-        processes = answer("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader")
-        if processes:
-            count = len(processes.splitlines())
-            raise GateError(
-                f"{count} {'process uses' if count == 1 else 'processes use'} the GPU: "
-                f"{line(processes.splitlines()[0], 80)}; end it"
-            )
+        """No process but those of other units computes on the GPU, and its clock is not stuck."""
+        found = answer("nvidia-smi", "--query-compute-apps=pid,process_name", "--format=csv,noheader")
+        if found:
+            known = {str(pid) for pid in self.others.processes()}
+            processes = [row for row in found.splitlines() if row.partition(",")[0].strip() not in known]
+            if processes:
+                count = len(processes)
+                raise GateError(
+                    f"{count} {'process uses' if count == 1 else 'processes use'} the GPU: "
+                    f"{line(processes[0], 80)}; end it"
+                )
         fields = "--query-gpu=pstate,clocks.sm,clocks_event_reasons.gpu_idle"
         rows = answer("nvidia-smi", fields, "--format=csv,noheader,nounits").splitlines()
         if not rows:
@@ -295,23 +310,37 @@ class Gate:
                 )
             time.sleep(1)
 
-    def memory(self, memory: dict[str, Any]) -> None:
-        """So much memory is available, once cached files are dropped."""
-        wanted = memory.get("bytes", 0)
+    def memory(self, memory: dict[str, Any]) -> int:
+        """So much memory is available, once cached files are dropped, and less what units that load have not taken
+        yet. Returns the bytes that the unit takes."""
+        wanted = int(memory.get("bytes", 0))
         if "share" in memory:
-            total = re.search(r"^MemTotal: +(\d+) kB$", self.read("/proc/meminfo"), re.MULTILINE)
-            if not total:
-                raise GateError("/proc/meminfo has no MemTotal; look at `free`")
-            wanted = memory["share"] * int(total[1]) * 1024 + memory["add"]
-        amount = f"{-(-int(wanted) // (1 << 20))}M"
+            wanted = int(memory["share"] * self.meminfo("MemTotal")) + memory["add"]
+        pending, loading = self.others.not_taken_yet(self.available())
+        needed = wanted + memory["floor"] + pending
+        amount = f"{-(-needed // (1 << 20))}M"
         program = self.place("/usr/local/lib/sparkrack/memory-gate")
         code, found, errors = run(program, amount, "--seconds", str(MEMORY_WAIT), limit=MEMORY_WAIT + SYNC_LIMIT)
         if code:
             shown = line(errors or found or f"memory-gate ends with {code}", 160)
+            if loading:
+                shown += f", of which {', '.join(loading)}, which load here, have not taken {pending / GIB:.1f} GiB yet"
             raise GateError(
                 f"{shown}; end what holds memory (`docker ps`, `ps -e --sort=-rss`), or lower the memory of unit "
                 f"{self.unit} in rack.yaml"
             )
+        return wanted
+
+    def available(self) -> int:
+        """Return the bytes that are available."""
+        return self.meminfo("MemAvailable")
+
+    def meminfo(self, name: str) -> int:
+        """Return the bytes of a row of /proc/meminfo. Raises GateError without it."""
+        found = re.search(rf"^{name}: +(\d+) kB$", self.read("/proc/meminfo"), re.MULTILINE)
+        if not found:
+            raise GateError(f"/proc/meminfo has no {name}; look at `free`")
+        return int(found[1]) * 1024
 
 
 def load(path: str) -> dict[str, Any]:
@@ -324,7 +353,7 @@ def load(path: str) -> dict[str, Any]:
     except ValueError:
         raise GateError(f"{path} is not JSON; run `sparkrack apply`") from None
     fields = {"node", "unit", "guard", "image", "container", "model", "ports", "cache", "gids", "echoes", "proof"}
-    fields |= {"time", "memory", "also", "files"}
+    fields |= {"time", "memory", "also", "files", "slot"}
     if not isinstance(found, dict) or found.keys() != fields:
         raise GateError(f"{path} is not what this program reads; run `sparkrack apply`")
     return found
@@ -359,7 +388,7 @@ def main(words: Sequence[str]) -> int:
         wanted = load(given.file)
         node = f"{wanted['node']}: "
         check_whole(Path(given.file).with_name(f"{wanted['unit']}.pending"))
-        remarks = Gate(wanted, given.root).check(given.together, given.anyway)
+        remarks = Gate(wanted, Path(given.file).parent, given.root).check(given.together, given.anyway)
     except GateError as refusal:
         print(line(f"{node}{refusal}"))
         return 1

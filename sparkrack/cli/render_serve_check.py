@@ -58,6 +58,9 @@ def _lines(found: ServeUnitsRecord) -> Iterator[str]:
             yield f"{one.unit}: the calibration in the lock file does not count: {one.not_calibrated}"
         if one.reason:
             yield f"{one.unit}: {one.fits}: {one.reason}"
+    for node in found.shared:
+        parts = ", ".join(f"{name} {gib:.1f}" for name, gib in node.units.items())
+        yield f"{node.node}: {parts}: {node.total:.1f} GiB together, at most {node.allowed:.1f} are allowed"
     kept = f", of which blackbox.kdump reserves {found.reserved:.2f}" if found.reserved else ""
     whole = "what is left" if kept else "it"
     share = f"the memory of a unit is the share of {whole} that its engine may take"

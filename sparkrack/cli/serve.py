@@ -14,7 +14,6 @@ from core.model import Rack, image_lock, load, lock_file
 from core.model.errors import printable_line
 from core.util import resources
 from core.util.command_error import CommandError
-from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving.engines.command_line import judge
 from serving.engines.memory_fit import (
@@ -29,6 +28,7 @@ from serving.engines.model_shape import ModelConfigError, read
 from serving.engines.option_table import WITH_TABLE, Engine
 from serving.launch import RankLaunch, launches
 from serving.options import select_unit, served_units
+from serving.shared_nodes import container_ceiling
 from sparkrack.cli.options import json_option, rack_option
 from sparkrack.cli.render_serve_check import COUNTS, show_model, show_units
 from sparkrack.cli.serve_bench import bench
@@ -38,6 +38,7 @@ from sparkrack.cli.serve_import import import_unit
 from sparkrack.cli.serve_logs import logs
 from sparkrack.cli.serve_start_stop import recreate, restart, start, stop
 from sparkrack.cli.serve_status import status
+from sparkrack.cli.serve_use import use
 from sparkrack.serving.check_units import WeightSource, check_units, model_record, recorded_model
 
 _UNITS = {"G": 10**9, "GB": 10**9, "GIB": 2**30, "T": 10**12, "TB": 10**12, "TIB": 2**40}
@@ -60,7 +61,7 @@ def serve() -> None:
     """Start, stop and watch served models, and know before whether they fit, what would run, and with which options."""
 
 
-for _command in (start, stop, restart, recreate, status, logs, bench, calibrate, import_unit, export_unit):
+for _command in (start, stop, restart, recreate, use, status, logs, bench, calibrate, import_unit, export_unit):
     serve.add_command(_command)
 
 
@@ -202,7 +203,7 @@ def render(unit: str, node: str | None, rack: Path) -> None:
     if node is not None and node not in ranks:
         raise CommandError(f"{node} is not a node of unit {unit}; its nodes are {', '.join(ranks)}")
     pin = image_lock.read(lock_file.lock_path(loaded.source)).get(chosen.image)
-    memory = loaded.options(DockerOptions).memory
+    memory = container_ceiling(loaded, chosen)
     for launch in launches(loaded, chosen, socket_addresses(loaded), memory, pin.id if pin else None):
         if node in (None, launch.node):
             _show_launch(launch, len(ranks))

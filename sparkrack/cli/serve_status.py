@@ -85,6 +85,9 @@ def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
         if not quiet or not one.as_desired or one.files in ("previous", "other") or one.files_unknown:
             for line in _lines(one, whole=whole):
                 print_sentence(console, printable_line(line))
+    for slot in now.slots:
+        if slot.reason:
+            print_sentence(console, printable_line(f"slot {slot.slot}: {slot.reason}"))
     wrong, unknown = (sum(one.as_desired is value for one in now.units) for value in (False, None))
     count = len(now.units)
     counts = f"{count - wrong - unknown} as desired, {wrong} not as desired, {unknown} unknown"

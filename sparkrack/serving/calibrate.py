@@ -15,7 +15,6 @@ from core.ssh.root_shell import RootShell, UnreachableError
 from core.util import resources
 from core.util.command_error import CommandError
 from core.util.screen import Screen
-from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving import calibration
 from serving.calibration import Calibration, Conditions
@@ -26,6 +25,7 @@ from serving.engines.start_memory import EngineLogError, RankMemory
 from serving.fit import conditions_of, further_models
 from serving.launch import launches
 from serving.options import ServedUnit, served_units
+from serving.shared_nodes import container_ceiling
 from sparkrack.serving.bench import BenchError, UnitHead
 
 ANSWER_SECONDS = 120
@@ -100,8 +100,7 @@ def _log(
     size, _, lines = rest.partition("\n")
     if not re.fullmatch("[0-9]{1,12}", size):
         raise CalibrationError(f"{node}: /sys/kernel/kexec_crash_size: unexpected answer {size[:40]!r}")
-    memory = rack.options(DockerOptions).memory
-    found = launches(rack, unit, socket_addresses(rack), memory, None)
+    found = launches(rack, unit, socket_addresses(rack), container_ceiling(rack, unit), None)
     (launch,) = (one for one in found if one.node == node)
     try:
         running, own_image = json.loads(first)

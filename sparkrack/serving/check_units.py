@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field
@@ -12,6 +12,7 @@ from core.model.errors import printable_line
 from core.model.role import reserved_gib
 from core.util.command_error import CommandError
 from core.util.records import Text
+from roles.memory.options import MemoryOptions
 from serving import calibration
 from serving.declared_fit import declared_fit
 from serving.engines.memory_fit import GIB, Demand, Fit, KvFormat, Verdict, unknown_reason, weight_bytes
@@ -22,6 +23,7 @@ from serving.fit import (
     UnitFit,
     counted_calibration,
     fitting_counts,
+    found_fit,
     further_models,
     parallel_of,
     record_shape,
@@ -29,7 +31,8 @@ from serving.fit import (
     usual_parallel,
     weight_size,
 )
-from serving.options import ServedUnit
+from serving.options import ServedUnit, served_units
+from serving.shared_nodes import node_sums
 
 
 class UnitFitRecord(BaseModel):
@@ -61,13 +64,24 @@ class UnitFitRecord(BaseModel):
     not_calibrated: Text = ""
 
 
+class NodeSumRecord(BaseModel):
+    """What the units that can be up together on a node take of it, in GiB: `units` by name, of a slot the largest."""
+
+    node: str
+    units: dict[str, float]
+    total: float
+    allowed: float
+
+
 class ServeUnitsRecord(BaseModel):
-    """Whether the units of a rack file fit. `reserved`: GiB of each node that its crash kernel keeps."""
+    """Whether the units of a rack file fit. `reserved`: GiB of each node that its crash kernel keeps. `shared`: the
+    nodes on which several units can be up."""
 
     schema_: Literal["sparkrack.serve-units/1"] = Field("sparkrack.serve-units/1", serialization_alias="schema")
     file: Text
     reserved: float = 0.0
     units: tuple[UnitFitRecord, ...]
+    shared: tuple[NodeSumRecord, ...] = ()
 
 
 def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None) -> ServeUnitsRecord:
@@ -96,6 +110,33 @@ def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None)
             )
             for unit in units
         ),
+        shared=_shared(rack, records, calibrations, images, reserved),
+    )
+
+
+def _shared(
+    rack: Rack,
+    records: Mapping[str, model_lock.ModelRecord],
+    calibrations: Mapping[str, calibration.Calibration],
+    images: Mapping[str, str],
+    reserved: float,
+) -> tuple[NodeSumRecord, ...]:
+    units = served_units(rack)
+    fits = {
+        name: declared_fit(unit, record := records.get(unit.model), reserved)
+        or found_fit(
+            unit, record, further_models(unit, records), calibrations.get(name), images.get(unit.image), reserved
+        )
+        for name, unit in units.items()
+    }
+    return tuple(
+        NodeSumRecord(
+            node=found.node,
+            units={name: round(gib, 3) for name, gib in found.parts.items()},
+            total=round(found.total, 3),
+            allowed=round(found.allowed, 3),
+        )
+        for found in node_sums(units, rack.nodes, fits, rack.options(MemoryOptions), reserved)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +40,7 @@ SLACK_SECONDS = 60
 
 ANSWERS = ("completion_s", "embedding_s", "ranking_s")
 """Figures of the latest answer, by the kind of the unit."""
-ENDING = ("stop", "restart", "recreate")
+ENDING = ("stop", "restart", "recreate", "use")
 """What ends the processes of a unit on purpose."""
 
 
@@ -200,12 +200,17 @@ class ServeRun:
 
 
 @contextmanager
-def hold_rack(rack: Rack, verb: str, unit: ServedUnit, screen: Screen) -> Iterator[ServeRun]:
-    """Hold the lock of the rack for a unit, with journal and progress. Raises CommandError when it is taken."""
+def hold_rack(
+    rack: Rack, verb: str, unit: ServedUnit, screen: Screen, others: Sequence[ServedUnit] = ()
+) -> Iterator[ServeRun]:
+    """Hold the lock of the rack for a unit, with journal and progress. Raises CommandError when it is taken.
+
+    `others`: units that stop or start as well.
+    """
 
     # The coordinator exports until when a unit that starts may take, by which the alerts wait.
-    silences = silences_of_units([unit.name] if verb in ENDING else [])
-    seconds = 2 * (_stop_seconds(unit) + _start_seconds(unit))
+    silences = silences_of_units([one.name for one in (unit, *others)] if verb in ENDING else [])
+    seconds = sum(2 * (_stop_seconds(one) + _start_seconds(one)) for one in (unit, *others))
     with recorded_run(rack, f"serve: {verb.capitalize()} the unit") as run:
         own = run.begin(f"{verb} of unit {unit.name} on {', '.join(unit.ranks(rack.nodes))}")
         screen.phase("take the lock of the rack")

@@ -16,7 +16,14 @@ from core.util.records import Record, Text
 from serving.desired import declared_version, locked_unit
 from serving.facts import starts_again
 from serving.options import ServedUnit
-from sparkrack.serving.coordinator import CoordinatorError, CoordinatorStatus, UnitAbsentError, UnitState, as_desired
+from sparkrack.serving.coordinator import (
+    STOPPED,
+    CoordinatorError,
+    CoordinatorStatus,
+    UnitAbsentError,
+    UnitState,
+    as_desired,
+)
 
 
 class UnitRankStatus(Record):
@@ -68,14 +75,28 @@ class UnitStatus(Record):
     files_unknown: Text = ""
 
 
+class SlotStatus(Record):
+    """Units of which one is up at a time. `declared`: the one that rack.yaml has up; `up`: those that are up, or were
+    asked to be. `reason`: how they differ, and which command continues; empty when they agree. `next`: the unit that
+    this command names.
+    """
+
+    slot: Text
+    declared: str | None = None
+    up: tuple[str, ...] = ()
+    reason: Text = ""
+    next: str | None = None
+
+
 class ServeStatus(Record):
-    """The units of a rack, or one of them."""
+    """The units of a rack, or one of them, and the slots of several units."""
 
     schema_: Literal["sparkrack.serve-status/1"] = Field("sparkrack.serve-status/1", serialization_alias="schema")
     rack: str
     file: Text
     made: datetime
     units: tuple[UnitStatus, ...]
+    slots: tuple[SlotStatus, ...] = ()
 
     @property
     def code(self) -> int:
@@ -95,12 +116,41 @@ def build_serve_status(
         units: some of its units.
         answers: by the name of each of these units what its coordinator answered, or why there is no answer.
     """
+    chosen = list(units)
+    found = tuple(_unit(rack, unit, answers[unit.name]) for unit in chosen)
+    members: dict[str, list[UnitStatus]] = {}
+    for unit, one in zip(chosen, found, strict=True):
+        if unit.slot:
+            members.setdefault(unit.slot, []).append(one)
     return ServeStatus(
         rack=rack.rack,
         file=str(rack.source),
         made=datetime.now(UTC).replace(microsecond=0),
-        units=tuple(_unit(rack, unit, answers[unit.name]) for unit in units),
+        units=found,
+        slots=tuple(_slot(name, same) for name, same in members.items() if len(same) > 1),
     )
+
+
+def _slot(name: str, units: list[UnitStatus]) -> SlotStatus:
+    declared = next((one.unit for one in units if one.desired_state == "up"), None)
+    up = tuple(one.unit for one in units if one.asked == "up" and one.state not in ("absent", "unknown", "held"))
+    moving = [one.unit for one in units if one.state not in (*STOPPED, "absent", "unknown") and one.unit not in up]
+    reason, then = "", None
+    if any(one.as_desired is None for one in units):
+        reason = "which unit is up is unknown"
+    elif up and up != (declared,):
+        then = up[0] if len(up) == 1 else declared or up[0]
+        back = f", `sparkrack serve use {declared}` goes back" if declared and declared != then else ""
+        those = f"{', '.join(up)} {'is' if len(up) == 1 else 'are'}"
+        reason = (
+            f"rack.yaml has {declared or 'none'} up, and {those}: a change was not finished. `sparkrack serve use "
+            f"{then}` finishes it{back}"
+        )
+    elif not up and any(one.unit == declared and one.state not in ("held", "absent") for one in units):
+        then = declared
+        stopping = f" ({', '.join(moving)} is being stopped)" if moving else ""
+        reason = f"no unit is up{stopping}, and rack.yaml has {declared} up: `sparkrack serve use {declared}` starts it"
+    return SlotStatus(slot=name, declared=declared, up=up, reason=reason, next=then)
 
 
 def _unit(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus | CoordinatorError) -> UnitStatus:
@@ -169,6 +219,9 @@ def _files(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus) -> dict[str,
 
 def next_command(now: ServeStatus) -> list[str]:
     """Return the command that follows from the first unit that is not as desired."""
+    for slot in now.slots:
+        if slot.next:
+            return ["serve", "use", slot.next]
     for one in now.units:
         if one.state == "absent" and not one.as_desired:
             return ["apply"]

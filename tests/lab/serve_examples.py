@@ -32,9 +32,10 @@ from ruamel.yaml import YAML
 from core.model import Rack, load
 from core.model.selection import ROLES
 from lab.images import target
-from serving.engines.engine import MASTER_PORT, RAY_PORT
+from serving.engines.engine import RAY_PORT
 from serving.launch import api_address
 from serving.options import ServedUnit, served_units
+from serving.unit_ports import MASTER_PORT
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 CONFIGS = REPOSITORY / "tests/unit/serving/engines/model_configs"

@@ -17,6 +17,7 @@ import serve_cuda  # noqa: E402
 import serve_gate_command  # noqa: E402
 import serve_hang  # noqa: E402
 import serve_lifecycle  # noqa: E402
+import serve_other_units  # noqa: E402
 import serve_probe  # noqa: E402
 import serve_rdma  # noqa: E402
 import serve_rdma_check  # noqa: E402
@@ -37,6 +38,7 @@ __all__ = [
     "serve_gate_command",
     "serve_hang",
     "serve_lifecycle",
+    "serve_other_units",
     "serve_probe",
     "serve_rdma",
     "serve_rdma_check",

@@ -90,11 +90,16 @@ def test_no_rank_starts_twice_in_a_generation(lone: LoneAgent) -> None:
         "NVRM: Xid (PCI:000f:01:00): 79, pid=1234, GPU has fallen off the bus.",
         "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
         "Memory cgroup out of memory: Killed process 4711 (VLLM::Worker) total-vm:104857600kB",
+        (
+            "sparkrack-memory-guard: 9 KiB of memory are available, less than the floor of 10 KiB: ended every "
+            "container of unit qwen, which was started last, in sparkrack.slice"
+        ),
     ],
 )
 def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneAgent, logged: str) -> None:
     armed = (
         "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
+        "echo 'sparkrack-memory-guard: 9 KiB, less than 10 KiB: ended every container of unit glm, which grew, in x'\n"
         "echo 'NVRM: Xid (PCI:000f:01:00): 45, pid=1234, Ch 00000008'\n"
     )
     lone.journal.write_text(armed)
@@ -401,6 +406,7 @@ def test_a_report_has_what_the_coordinator_judges_by(lone: LoneAgent) -> None:
         "version": "v1",
         "rdma": {},
         "network": "IB",
+        "beside": [],
     }
     agent._service = serve_agent.ServiceState("active", "", "of another start")
     assert agent._report()["generation"] is None
@@ -445,6 +451,31 @@ def test_nothing_is_started_while_the_service_is_unknown(lone: LoneAgent) -> Non
     assert lone.run(5, (5, True, "")) == []
     lone.agent._obey("gate", 5)
     assert lone.agent._gate is None
+
+
+@pytest.mark.parametrize("answer", [{"loaded": True}, {"order": "stop"}])
+def test_what_a_gate_has_left_goes_when_the_unit_has_loaded_or_is_stopped(
+    lone: LoneAgent, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+) -> None:
+    loading = lone.folder / "loading"
+    lone.agent._loading = loading
+    loading.touch()
+    answers = [{"order": "run", "generation": 5}, {"order": "run", "generation": 5, **answer}]
+    monkeypatch.setattr(serve_agent, "ask", lambda *_: answers.pop(0))
+    for expected in (True, False):
+        order, generation, *_ = lone.agent._ask(1.0)
+        lone.agent._obey(order, generation)
+        assert loading.exists() == expected
+
+
+def test_the_other_units_of_a_node_are_those_whose_slices_have_processes(tmp_path: Path) -> None:
+    for name, populated in (("glm", 1), ("qwen", 0)):
+        folder = tmp_path / f"sparkrack.slice/sparkrack-{name}.slice"
+        folder.mkdir(parents=True)
+        (folder / "cgroup.events").write_text(f"populated {populated}\nfrozen 0\n")
+    (tmp_path / "sparkrack.slice/sparkrack-odd.slice").mkdir()
+    assert serve_slice.running_units(str(tmp_path)) == ["glm"]
+    assert serve_slice.running_units(str(tmp_path / "absent")) == []
 
 
 def test_a_rank_that_is_wanted_leaves_a_mark_until_it_is_stopped(lone: LoneAgent) -> None:

@@ -18,6 +18,7 @@ IMAGE = f"sha256:{'0123456789abcdef' * 4}"
 WANTED: dict[str, Any] = {
     "node": "spark1",
     "unit": "qwen",
+    "slot": None,
     "guard": "sparkrack-memory-guard.service",
     "image": {"name": "nvcr.io/nvidia/vllm:26.04-py3", "id": IMAGE},
     "container": {
@@ -56,7 +57,7 @@ WANTED: dict[str, Any] = {
         "receives": [],
     },
     "time": True,
-    "memory": {"share": 0.5, "add": 1048576},
+    "memory": {"share": 0.5, "add": 524288, "floor": 524288},
 }
 PROVEN = {
     "half": "enp1s0f1np1",
@@ -496,7 +497,7 @@ def test_a_disk_with_just_enough_room_for_the_cache_is_enough(
 
 
 def test_an_amount_of_memory_in_bytes_is_rounded_up(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
-    assert node.gate(capsys, memory={"bytes": (7 << 20) + 1}) == "ready"
+    assert node.gate(capsys, memory={"bytes": (7 << 20) + 1, "floor": 0}) == "ready"
     assert node.calls("memory-gate") == ["8M --seconds 60"]
 
 

@@ -20,7 +20,14 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_gate_command, serve_rdma_check, serve_start, serve_start_gate
+from tests.serving.serve_modules import (
+    FOLDER,
+    serve_gate_command,
+    serve_other_units,
+    serve_rdma_check,
+    serve_start,
+    serve_start_gate,
+)
 from tests.serving.test_gate import (
     CUDA,
     GATE_PROGRAMS,
@@ -77,13 +84,19 @@ class Stage:
         return {}
 
     def together(self, program: str, text: str, memory: int | None = None) -> dict[str, Any]:
-        """Let the gate run as before a start. `memory`: GiB that are free, 0 for a meminfo without them."""
+        """Let the gate run as before a start. `memory`: GiB that are free, 0 for a meminfo without MemFree."""
         self.words.append("--together")
         if memory is not None:
-            rows = f"MemFree: {memory << 20} kB\nMemAvailable: {memory << 20} kB\n" if memory else ""
+            rows = f"MemAvailable: {memory << 20} kB\n" + (f"MemFree: {memory << 20} kB\n" if memory else "")
             self.node.file("proc/meminfo", f"MemTotal:       {128 << 20} kB\n{rows}")
         self.node.command(program, text)
         return {"proof": None}
+
+    def other(self, shares: str, path: str, text: str) -> dict[str, Any]:
+        """Have another unit on the node, with a file of it. `shares`: slot, or only the node (unit)."""
+        self.node.file("glm.gate.json", json.dumps({"unit": "glm", "slot": "main" if shares == "slot" else None}))
+        self.node.file(path, text)
+        return {"slot": "main"}
 
     def requires(self, condition: str, driver: str) -> dict[str, Any]:
         """Let the image ask for a driver, and the node have this one."""
@@ -116,6 +129,21 @@ def _slow(stage: Stage) -> dict[str, Any]:
 def _hanging_container(stage: Stage) -> dict[str, Any]:
     stage.patch.setattr(serve_start, "CONTAINER_LIMIT", 0.5)
     return stage.together("docker", IMAGE_FOUND.format("run) exec sleep 30 ;;"))
+
+
+def _held_lock(stage: Stage) -> dict[str, Any]:
+    stage.patch.setattr(serve_other_units, "LOCK_LIMIT", 0.0)
+    other = serve_other_units.OtherUnits("glm", None, stage.node.root, str)
+    stage.stack.enter_context(other.one_gate_at_a_time())
+    return {}
+
+
+def _no_mark(stage: Stage) -> dict[str, Any]:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    stage.patch.setattr(serve_other_units, "write_record", full)
+    return stage.together("nvidia-smi", SMI.format("580.1"))
 
 
 def _meminfo_goes(stage: Stage) -> dict[str, Any]:
@@ -337,6 +365,26 @@ TABLE: dict[str, Refusal] = {
         "nvidia-smi shows no version of the driver: ERR!",
         "restart the node",
     ),
+    "slot": Refusal(
+        lambda s: s.other("slot", "run/sparkrack-serve/glm/wanted", ""),
+        "unit glm of slot main runs here",
+        "`sparkrack serve use qwen` stops it first",
+    ),
+    "slot, unknown": Refusal(
+        lambda s: s.other("slot", "run/x", ""), "whether unit glm of slot main runs here is unknown", "restart the node"
+    ),
+    "other gate": Refusal(
+        lambda s: s.file("glm.gate.json", "{}") or s.echo("nvidia-smi", "echo '4711, python3'"),
+        "glm.gate.json is not the file of a gate",
+        "run `sparkrack apply --only serving`",
+    ),
+    "loading": Refusal(
+        lambda s: s.other("unit", "run/sparkrack-serve/glm/loading", "{}"),
+        "what unit glm takes here is unknown",
+        "stop unit glm",
+    ),
+    "loading, note": Refusal(_no_mark, "No space left on device", "look at `df /run`"),
+    "gate of another unit": Refusal(_held_lock, "has not ended on this node within 0 s", "start qwen when that unit"),
     "proof, low": Refusal(lambda s: s.peer(ROW.format("40.00")), "40.0 Gbit/s, at least 80", TOOL),
 }
 
@@ -344,7 +392,13 @@ TABLE: dict[str, Refusal] = {
 def _raises() -> dict[tuple[str, int], str]:
     """Each statement that raises a refusal: by file and line of its end, its source."""
     found = {}
-    for name in ("serve_start_gate.py", "serve_rdma_check.py", "serve_gate_command.py", "serve_start.py"):
+    for name in (
+        "serve_start_gate.py",
+        "serve_rdma_check.py",
+        "serve_gate_command.py",
+        "serve_start.py",
+        "serve_other_units.py",
+    ):
         text = (FOLDER / name).read_text()
         for one in ast.walk(ast.parse(text)):
             if (

@@ -125,15 +125,46 @@ def test_a_rank_uses_rdma_only_if_one_of_its_devices_moved_bytes(
     before: dict[str, int | None], after: dict[str, int | None], network: str, reason: str
 ) -> None:
     rank = serve_unit.ServedRank(0, "spark1", "10.0.0.1")
-    report = SimpleNamespace(rdma=after, network=network)
+    report = SimpleNamespace(rdma=after, network=network, beside=())
     found = serve_rdma.fault([rank], {0: before}, {0: report})
     assert found == (f"the ranks do not use RDMA: {reason}" if reason else "")
 
 
 def test_a_rank_that_had_not_reported_before_the_completion_proves_nothing() -> None:
     rank = serve_unit.ServedRank(0, "spark1", "10.0.0.1")
-    found = serve_rdma.fault([rank], {}, {0: SimpleNamespace(rdma={"a": 7}, network="")})
+    found = serve_rdma.fault([rank], {}, {0: SimpleNamespace(rdma={"a": 7}, network="", beside=())})
     assert found == "the ranks do not use RDMA: spark1: the counters of a cannot be read"
+
+
+@pytest.mark.parametrize(
+    ("network", "reason"),
+    [
+        ("IB", ""),
+        ("IBext_v10", ""),
+        *(
+            (
+                network,
+                (
+                    "the ranks do not use RDMA: spark1: bytes moved, which may be those of unit glm there, and NCCL "
+                    "does not say which network it uses"
+                ),
+            )
+            for network in ("", "none")
+        ),
+        ("Socket", "the ranks do not use RDMA: spark1: NCCL says: Using network Socket"),
+    ],
+)
+def test_bytes_beside_another_unit_prove_nothing_without_the_word_of_nccl(network: str, reason: str) -> None:
+    rank = serve_unit.ServedRank(0, "spark1", "10.0.0.1")
+    report = SimpleNamespace(rdma={"a": 6}, network=network, beside=("glm",))
+    assert serve_rdma.fault([rank], {0: {"a": 5}}, {0: report}) == reason
+    assert "unit glm says that it uses RDMA" in serve_rdma.proven({0: report})
+
+
+@pytest.mark.parametrize("value", [None, "glm", [1], {"glm": 1}])
+def test_a_report_with_wrong_other_units_is_refused(value: object) -> None:
+    with pytest.raises(serve_unit.ServeError, match="no valid beside"):
+        serve_lifecycle._names(value)
 
 
 class StartOverRdma:

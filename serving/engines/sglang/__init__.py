@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.engines.engine import MASTER_PORT, RANK_OPTIONS, KeyForm, Progress, RankPlace, ServingEngine
+from serving.engines.engine import RANK_OPTIONS, KeyForm, Progress, RankPlace, ServingEngine
 from serving.engines.sglang.bench import BENCH
 from serving.engines.sglang.host import host_memory
 from serving.engines.sglang.start_log import LOG
@@ -39,7 +39,7 @@ def argv(place: RankPlace) -> list[str]:
     words += ["--enable-metrics", *place.args]
     if place.ranks > 1:
         words += ["--nnodes", str(place.ranks), "--node-rank", str(place.rank)]
-        words += ["--dist-init-addr", f"{place.head}:{MASTER_PORT}"]
+        words += ["--dist-init-addr", f"{place.head}:{place.meeting}"]
     return [*words, *place.listen]
 
 

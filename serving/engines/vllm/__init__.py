@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from serving.engines.engine import (
-    MASTER_PORT,
     RANK_OPTIONS,
     RAY_PORT,
     KeyForm,
@@ -72,7 +71,7 @@ def argv(place: RankPlace) -> list[str]:
     words = serve(place)
     if place.ranks > 1:
         words += ["--nnodes", str(place.ranks), "--node-rank", str(place.rank), "--master-addr", str(place.head)]
-        words += ["--master-port", str(MASTER_PORT), *(["--headless"] if place.rank else [])]
+        words += ["--master-port", str(place.meeting), *(["--headless"] if place.rank else [])]
     return [*words, *place.listen]
 
 

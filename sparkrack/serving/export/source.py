@@ -13,11 +13,11 @@ from pathlib import PurePosixPath
 
 from core.model import Rack
 from core.model.image_lock import Pin
-from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving.engines.registry import ENGINES
 from serving.launch import FABRIC_ENVIRONMENT, INSIDE_RAY_TOKEN, UNIT_FILES, RankLaunch, launches
 from serving.options import ServedUnit
+from serving.shared_nodes import container_ceiling
 
 _STAND_INS = 0xC0000200
 """192.0.2.0, a network that is for documents only: its addresses stand for those of nodes while places are found."""
@@ -128,7 +128,7 @@ def export_source(rack: Rack, unit: ServedUnit, pin: Pin | None, revision: str) 
 def _launches(
     rack: Rack, unit: ServedUnit, addresses: Mapping[str, IPv4Address], pin: Pin | None
 ) -> tuple[RankLaunch, ...]:
-    return launches(rack, unit, addresses, rack.options(DockerOptions).memory, pin.id if pin else None)
+    return launches(rack, unit, addresses, container_ceiling(rack, unit), pin.id if pin else None)
 
 
 def container(launch: RankLaunch) -> Container:

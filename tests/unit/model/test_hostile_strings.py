@@ -37,9 +37,10 @@ serving:
   body: 8M}
   units:
     one: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
-      context: 4096, memory: 0.8, env: {NCCL_NET_PLUGIN: none}, state: down, restart: {within: 6h}, cache: 20G, shm:
-      16G, probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}}, overhead: 8G, drain: 30s,
-      fit: {override: seen to run}, also: [own], files: {/workspace/rack.yaml: rack.yaml}, before: [cat, x],
+      context: 4096, memory: 0.8, env: {NCCL_NET_PLUGIN: none}, state: down, slot: main, restart: {within: 6h},
+      cache: 20G, shm: 16G, probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}},
+      overhead: 8G, drain: 30s, fit: {override: seen to run}, also: [own],
+      files: {/workspace/rack.yaml: rack.yaml}, before: [cat, x],
       accept: {parallel.tensor: the image pads}}
     three: {engine: custom, version: "0.6", image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
       context: 4096, state: down, api: {key: {env: KEY}}, custom: {command: [run, "{host}", "{port}", well],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import time
@@ -124,6 +125,64 @@ def test_it_does_not_fire_again_at_once_while_memory_is_late(node: Node) -> None
     node.until(lambda: node.ended(times=2))
     # bash counts whole seconds, and the kernel's time of a file is up to a tick old
     assert node.reported_at() - first > memory_guard.AGAIN - 1.1
+
+
+def unit_runs(node: Node, name: str, since: int, anon: int, takes: int) -> Path:
+    """Have a served unit in the slice, wanted since some seconds of 1970; return the file by which it is ended."""
+    folder = node.slice / f"sparkrack-{name}.slice"
+    folder.mkdir()
+    (folder / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    (folder / "cgroup.kill").write_text("")
+    (folder / "memory.stat").write_text(f"anon {anon}\nfile 999999999\nkernel 1024\nshmem 1024\n")
+    unit = node.root / f"etc/systemd/system/sparkrack-{name}.slice"
+    unit.parent.mkdir(parents=True, exist_ok=True)
+    unit.write_text(f"[Slice]\nMemoryMax=1G\n[X-Sparkrack]\nTakes={takes}\n")
+    mark = node.root / f"run/sparkrack-serve/{name}/wanted"
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    os.utime(mark, (since, since))
+    return folder / "cgroup.kill"
+
+
+@pytest.mark.parametrize(
+    ("glm", "qwen", "victim", "why"),
+    [
+        ((100, 0), (200, 0), "qwen", "which was started last"),
+        ((200, 0), (100, 0), "glm", "which was started last"),
+        ((100, 4096), (200, 0), "glm", "which has 6 KiB more than it declares"),
+        ((100, 4096), (200, 8192), "qwen", "which has 10 KiB more than it declares"),
+    ],
+)
+def test_of_several_units_one_is_ended_and_all_when_memory_is_not_back(
+    node: Node, glm: tuple[int, int], qwen: tuple[int, int], victim: str, why: str
+) -> None:
+    """Of each: since when it is wanted, and the bytes that it has beyond 1 MiB that it declares."""
+    takes = 1 << 20
+    ends = {
+        name: unit_runs(node, name, since, takes + over if over else 0, takes)
+        for name, (since, over) in {"glm": glm, "qwen": qwen}.items()
+    }
+    node.start()
+    node.has(FLOOR - 1)
+    node.until(lambda: len(node.printed("ended every container")) == 1)
+    (line,) = node.printed("ended every container")
+    assert line.endswith(f": ended every container of unit {victim}, {why}, in sparkrack.slice")
+    assert {name: end.read_text() for name, end in ends.items() if end.read_text()} == {victim: "1\n"}
+    assert (node.slice / "cgroup.kill").read_text() == ""
+    node.until(lambda: node.ended(times=2))
+    assert node.printed("ended every container in sparkrack.slice")
+
+
+@pytest.mark.parametrize("other", ["absent", "empty"])
+def test_one_unit_is_ended_with_every_other_container(node: Node, other: str) -> None:
+    unit_runs(node, "glm", 100, 0, 1)
+    if other == "empty":
+        unit_runs(node, "qwen", 200, 0, 1)
+        (node.slice / "sparkrack-qwen.slice/cgroup.events").write_text("populated 0\nfrozen 0\n")
+    node.start()
+    node.has(FLOOR - 1)
+    node.until(node.ended)
+    assert node.printed("ended every container in sparkrack.slice")
 
 
 @pytest.mark.parametrize(

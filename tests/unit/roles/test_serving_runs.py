@@ -235,6 +235,27 @@ def test_the_desired_state_down_stops_a_unit(installed: ServingWorld) -> None:
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
 
 
+@pytest.mark.parametrize("declared", ["one", "two"])
+def test_a_slot_of_which_another_unit_is_up_is_left_to_serve_use(world: ServingWorld, declared: str) -> None:
+    """Unit two is up, as after a `serve use` that was killed before it has changed rack.yaml."""
+    units = {name: keyed(slot="main", state="up" if name == "one" else "down") for name in ("one", "two")}
+    world.write(units)
+    assert world.run().failed == []
+    world.write({name: {**one, "state": "up" if name == declared else "down"} for name, one in units.items()})
+    for node in world.nodes.values():
+        node.rank(runs=True, unit="two")
+    world.nodes["n0"].record(state="down", desired_state="down")
+    world.nodes["n0"].record("two")
+    world.forget()
+    ended = world.run()
+    assert world.nodes["n0"].calls("serve_coordinator") == []
+    if declared == "two":
+        assert ended.failed == [], ended.log
+        return
+    assert ended.failed
+    assert "unit two of slot main is up, and rack.yaml has one up; `sparkrack serve use one`, or" in ended.log
+
+
 def test_a_coordinator_that_refuses_fails_the_run(installed: ServingWorld) -> None:
     at_rest(installed)
     (installed.nodes["n0"].root / "coordinator-silent").touch()

@@ -393,16 +393,6 @@ def test_each_option_of_the_launcher_is_refused_in_args(engine: Any) -> None:
     assert all(line.endswith("; remove it from args") for line in found)
 
 
-def test_a_node_is_in_one_unit_only_that_is_up() -> None:
-    file = text({**qwen(), "other": unit(nodes=["n1"], parallel=None)})
-    assert refusals(file) == [
-        (
-            "serving.units.other.nodes @ nodes: n1 is a node of unit qwen as well, and both are to be up; "
-            "write state: down at one of them, or other nodes"
-        )
-    ]
-
-
 @pytest.mark.parametrize(
     ("port", "expected"),
     [
