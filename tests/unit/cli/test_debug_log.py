@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,14 @@ def test_a_command_and_its_output_are_cut(tmp_path: Path) -> None:
     text = (tmp_path / "a.log").read_text()
     assert len(text) < 10_000
     assert text.count("characters left out") == 3
+
+
+def test_the_versions_are_those_of_the_packages_that_a_run_rests_on() -> None:
+    named = [part.rpartition(" ") for part in run_log_module.versions().split(", ")[:8]]
+    assert [name for name, _, _ in named] == [
+        *("sparkrack", "pyinfra", "paramiko", "gevent", "pydantic", "click", "routeros-api", "requests"),
+    ]
+    assert [found for _, _, found in named] == [version(name) for name, _, _ in named]
 
 
 def test_a_package_that_is_not_installed_has_an_unknown_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from core.hardware import registry
 from core.model import lossless_classes, rdma_flows
+from core.model.fields import unfit
 from core.model.schema import rack_model
+from core.model.timezones import TimeZone
 from core.model.yaml_reader import parse, plain
 from roles.watch.options import WatchOptions
 from tests.unit.model.racks import DIRECT, KEPT, SWITCH, changed, faults, loaded, ring
@@ -193,3 +195,16 @@ def test_the_defaults_of_a_switch() -> None:
     assert switch.to_json()["address"] == "10.77.0.2"
     plain = loaded(changed(SWITCH, ('tls: {sha256: "' + "0" * 64 + '"}', "tls: false"))).switches["crs812"]
     assert (plain.port, plain.mtu, plain.l2mtu, plain.lossless, plain.backups) == (8728, 9000, 9500, "none", 10)
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("Hobart", "did you mean Australia/Hobart?"),
+        ("honolulu", "did you mean Pacific/Honolulu?"),
+        ("Europe/Berln", "did you mean Europe/Berlin?"),
+        ("xyz", "write one like Europe/Berlin"),
+    ],
+)
+def test_a_city_or_a_slip_is_answered_with_its_time_zone(text: str, right: str) -> None:
+    assert unfit(TimeZone, text) == f"there is no time zone {text}; {right}"

@@ -276,6 +276,9 @@ serving:
       parallel: {tensor: 2}, context: 65536, memory: 0.8, state: up}
 """
 SERVED: Rack = loaded(changed(SWITCH, ("  swap: false\n", SERVING)))
+LEFT_ALONE: Rack = loaded(
+    changed(SWITCH, ("  swap: false\n", SERVING), ("rack: two\n", "rack: two\nleave: [serving]\n"))
+)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +298,7 @@ def test_units_with_a_rank_on_an_affected_node_or_over_the_switch_are_affected(
     assert phase_commands.units_to_start(SERVED, request_) == started
     assert phase_commands.affected_units(RACK, request_) == {}
     assert phase_commands.units_to_start(RACK, request_) == ()
+    assert phase_commands.units_to_start(LEFT_ALONE, request_) == ()
 
 
 @pytest.mark.parametrize("request_", [ask(whole=True), ask(switch="")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -221,3 +222,11 @@ def test_a_kernel_that_is_not_declared_is_not_checked(tmp_path: Path) -> None:
     assert reported(verify.test_the_declared_kernel_runs, tmp_path, RACK, driver=without) == [
         "skipped: rack.yaml declares no kernel"
     ]
+
+
+def test_a_rack_without_a_driver_skips_its_checks_and_says_so() -> None:
+    fixture: Any = verify.driver
+    fetch = getattr(fixture, "_get_wrapped_function", lambda: fixture.__wrapped__)()
+    with pytest.raises(pytest.skip.Exception, match=r"^rack\.yaml declares no driver$"):
+        fetch(loaded(SWITCH))
+    assert fetch(RACK) == DRIVER

@@ -28,6 +28,7 @@ def test_one_pulls_the_others_take_it_over_the_fabric(workdir: Workdir, mode: st
     assert world.most == 2, "no more than two take from one at a time, and two do"
     assert lock(workdir) == {X: Pin(D, A)}
     assert "scitrera/x:1 from n0: 5 of 50 MB" in ended.log
+    assert "scitrera/x:1 from outside: " in ended.log
 
 
 def test_a_second_run_finds_nothing_to_do(workdir: Workdir) -> None:

@@ -60,17 +60,17 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def racked(folder: Path, blackbox: str, watch: str) -> Rack:
+def racked(folder: Path, blackbox: str, watch: str, leave: str = "") -> Rack:
     """A rack of three nodes behind a switch with a reader, with units of both engines that are up and down."""
     units = {
         "qwen": serving_racks.unit(nodes=["n0", "n1"]),
         "nemotron": serving_racks.unit(
-            serving_racks.NEMOTRON, nodes=["n2"], parallel={"tensor": 1}, api={"port": 9000, "listen": "local"}
+            serving_racks.NEMOTRON, nodes=["n2"], parallel={"tensor": 1}, api={"port": 9000, "listen": "fabric"}
         ),
         "asleep": serving_racks.unit(nodes=["n0", "n1"], state="down"),
     }
     hosts = serving_racks.machines(3).replace(*READER)
-    text = serving_racks.text(units, hosts) + f"blackbox: {{{blackbox}}}\nwatch: {{{watch}}}\n"
+    text = serving_racks.text(units, hosts) + f"blackbox: {{{blackbox}}}\nwatch: {{{watch}}}\nleave: [{leave}]\n"
     path = folder / "rack.yaml"
     path.write_text(text)
     return load(path)
@@ -145,7 +145,7 @@ def of_watch(rack: Rack) -> Iterable[ManagedFile]:
 
 def test_the_files_of_watch(folder: Path) -> None:
     lines, before = list[str](), dict[str, list[str]]()
-    for name, section in WATCH.items():
-        rack = racked(folder, BLACKBOX["every key"], section)
+    for name, section in {**WATCH, "roles that are left alone": ""}.items():
+        rack = racked(folder, BLACKBOX["every key"], section, "" if name in WATCH else "memory, blackbox, fabric")
         lines += [f"# {name}", *shown(of_watch(rack), before), "## alerts", *rules.alert_names(rack)]
     generated.check("tests/cases/watch/files.md", "watch", "".join(f"{line}\n" for line in lines))

@@ -95,6 +95,8 @@ def without_times(text: str, errors: str) -> str:
     """The values that are not 0 and the errors, without times but those of long ago."""
     values = [line for line in text.splitlines() if not line.endswith(" 0")]
     values = [re.sub(r"(_timestamp_seconds\S* )[0-9.]{9,}$", r"\1some day", line) for line in values]
+    # The words of openssl differ from release to release.
+    errors = re.sub(r"(: openssl: )(?!unexpected).*", r"\1its words", errors)
     return "".join(f"{line}\n" for line in (*values, *errors.splitlines()) if not line.startswith("# "))
 
 

@@ -13,6 +13,7 @@ from core.model import Rack
 from core.model.declared_secrets import declared_secrets, secret_value
 from core.model.fields import seconds
 from core.model.secrets import SecretRef
+from core.ops import apt
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
 from core.probes.systemd_units import SystemdUnit
@@ -261,6 +262,14 @@ def test_the_files_are_sound(section: str, tmp_path: Path) -> None:
     ):
         done = call(*words)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_promtool_is_installed_where_it_is_a_package_of_its_own() -> None:
+    text = apply._install_promtool().get_raw_value()
+    begin, _, script = text.partition("command -v promtool > /dev/null && exit 0\n")
+    assert begin.startswith("set -eu; ")
+    assert script == apt.install_script("promtool", downgrade=False, held=False)
+    assert "\nset -- promtool '' '*'\n" in script
 
 
 def test_the_server_is_a_node_without_a_cap() -> None:

@@ -17,6 +17,7 @@ from core.routeros.values import ValueKind
 from switch.executor import execute
 from switch.target_state import DeclaredTarget
 from switch.transaction import Transaction
+from tests import generated
 from tests.unit.switch import routeros_console as console
 from tests.unit.switch.in_memory_switch import Device
 from tests.unit.switch.racks import EVERY_KEY, MakeRack
@@ -153,3 +154,15 @@ def test_flags_have_a_default_that_is_a_flag() -> None:
         for name, printed in menu.fields.items():
             if printed.kind is ValueKind.FLAG:
                 assert printed.default in (None, "yes", "no"), (menu.path, name)
+
+
+def test_each_menu_has_these_fields_with_these_meanings() -> None:
+    """What RouterOS is asked for, and what the absence of a field means: a wrong word there is a change for ever."""
+    lines = []
+    for menu in MENUS:
+        own = {name: value for name, value in vars(menu).items() if name not in ("path", "fields") and value}
+        lines.append(" ".join((menu.path, *(f"{name}={value!r}" for name, value in own.items()))))
+        for name, field in menu.fields.items():
+            said = {key: value for key, value in vars(field).items() if value not in (None, False, OLDEST)}
+            lines.append(" ".join((f"  {name}", *(f"{key}={value!s}" for key, value in said.items()))))
+    generated.check("tests/cases/switch/menus.md", "menus", "".join(f"{line}\n" for line in lines))

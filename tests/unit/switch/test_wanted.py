@@ -286,3 +286,16 @@ def test_without_cages_the_ports_are_no_ones_business(rack: MakeRack) -> None:
     found = rows(rack, nodes=UNCABLED, cages={}, lossless="roce")
     assert set(found) == {"/system/identity"}
     assert len(PORTS) == 34
+
+
+def test_scripts_and_their_times_are_removed_where_purge_names_them(rack: MakeRack) -> None:
+    def purged(**switch: Any) -> dict[str, bool]:
+        return {
+            share.menu.path: share.purge
+            for part in parts(*rack(**switch), DeviceContext())
+            for share in part.shares
+            if share.menu.path in ("/system/script", "/system/scheduler", "/user")
+        }
+
+    assert purged(purge=["scripts"]) == {"/user": False, "/system/scheduler": True, "/system/script": True}
+    assert purged(purge=["users"]) == {"/user": True}
