@@ -22,10 +22,9 @@ from pyinfra.connectors.fake import FakeConnector
 # All roles, so that the probe asks what it asks in a real run.
 import tests.unit.roles.cases as _cases
 from core.model import load as _load
-from core.probes import protocol as _protocol
+from core.ops.host_facts import READ as _script
 
 _rack = _load("rack.yaml")
-_script = "echo " + _protocol.END  # each probe ends so, also one without what lasts
 _lookup = FakeConnector._lookup_response
 
 
