@@ -44,7 +44,7 @@ def shared_names(serving: ServingOptions) -> Iterator[RuleViolation]:
     share a name, since one of them is up at a time."""
     for name, units in units_by_model(serving.units.values()).items():
         first, *others = units
-        slots = {vars(serving.units[unit]).get("slot") for unit in units}
+        slots = {serving.units[unit].slot for unit in units}
         if not others or (len(slots) == 1 and None not in slots):
             continue
         for other in others:
