@@ -81,6 +81,7 @@ class SlotRack(VerbRack):
     def states(self) -> tuple[dict[str, str], int, str]:
         """The states of the units, the exit code of `serve status`, and what it says of the slot."""
         done = self.serve("status", "--json")
+        assert done.stdout.startswith("{"), (done.stdout, done.stderr, done.exc_info)
         found = json.loads(done.stdout)
         (slot,) = found["slots"]
         return {one["unit"]: one["state"] for one in found["units"]}, done.exit_code, slot["reason"]
