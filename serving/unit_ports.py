@@ -13,7 +13,8 @@ from serving.options import ServedUnit
 MASTER_PORT = 29501
 """The port by which the ranks of the first unit of a head find each other, on the head."""
 MASTER_STEP = 20
-"""Ports from one unit to the next: SGLang takes up to five above its own with attention in data parallel (sources)."""
+"""Ports from one unit to the next: SGLang derives up to 6 and its data-parallel ranks above its own (PortArgs of its
+server_args.py)."""
 RAY_PORT = 6379
 """The port of Ray on the head of a unit, where it is used. Only one such unit is up on a node."""
 MEETING_PORT = 18664
