@@ -199,7 +199,7 @@ def _free_port(first: int, units: Sequence[ServedUnit]) -> int:
 
 
 def _ray(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
-    """Ray gives its workers ports from 10002 to 19999 on each node, and its agent 52365 (`ray start --help`)."""
+    """Ray gives its workers ports from 10002 to 19999 on each node, and its agent 52365 (reported, not read in Ray)."""
     joined = [
         unit for unit in serving.units.values() if unit.engine == "vllm-ray" and len(unit.ranks(partial.nodes)) > 1
     ]

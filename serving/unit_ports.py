@@ -13,7 +13,8 @@ from serving.options import ServedUnit
 MASTER_PORT = 29501
 """The port by which the ranks of the first unit of a head find each other, on the head."""
 MASTER_STEP = 20
-"""Ports from one unit to the next: SGLang takes up to five above its own with attention in data parallel (sources)."""
+"""Ports from one unit to the next: SGLang derives up to 6 and its data-parallel ranks above its own (PortArgs of its
+server_args.py)."""
 MEETING_PORT = 18664
 """Where the gates of the first unit meet, on each half: above the ports of their tools, below 18700."""
 

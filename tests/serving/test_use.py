@@ -18,6 +18,7 @@ from serving.options import served_units
 from sparkrack.cli.main import sparkrack
 from tests.serving.second_unit import SecondUnit
 from tests.serving.serving_rack import PATIENCE, ServingRack
+from tests.serving.test_drain import client
 from tests.serving.test_serve_verbs import VerbRack
 from tests.unit.model.serving_racks import put, text, unit
 
@@ -59,7 +60,7 @@ class SlotRack(VerbRack):
     """The rack of the verbs, whose units toy and tiny are alternatives; toy is up."""
 
     def __init__(self, rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
-        rack.up(times={"probe_interval": 3600.0})
+        rack.up(times={"probe_interval": 3600.0, "drain": 3600.0})
         self.tiny = SecondUnit(rack)
         self.tiny.up(times={"probe_interval": 3600.0})
         super().__init__(rack, monkeypatch)
@@ -80,6 +81,7 @@ class SlotRack(VerbRack):
     def states(self) -> tuple[dict[str, str], int, str]:
         """The states of the units, the exit code of `serve status`, and what it says of the slot."""
         done = self.serve("status", "--json")
+        assert done.stdout.startswith("{"), (done.stdout, done.stderr, done.exc_info)
         found = json.loads(done.stdout)
         (slot,) = found["slots"]
         return {one["unit"]: one["state"] for one in found["units"]}, done.exit_code, slot["reason"]
@@ -142,6 +144,31 @@ def test_a_unit_that_does_not_come_gives_way_to_the_former_one(slot: SlotRack) -
     assert slot.states() == ({"toy": "ready", "tiny": "down"}, 0, "")
     assert slot.file.read_bytes() == before
     assert slot.rack.record()["generation"] == 2
+
+
+def test_requests_of_the_former_unit_are_answered_before_it_is_stopped(slot: SlotRack) -> None:
+    slot.rack.nodes[0].fault("busy")
+    waiting = client(slot.rack)
+    words = [
+        sys.executable,
+        "-c",
+        "from sparkrack.cli.main import sparkrack; sparkrack()",
+        "serve",
+        "use",
+        "tiny",
+        "-y",
+    ]
+    use = subprocess.Popen([*words, "--rack", str(slot.file)], stdout=subprocess.PIPE, text=True)
+    slot.rack.wait_for("draining")
+    looks = slot.rack.requests("/metrics")
+    slot.rack.wait(lambda: slot.rack.requests("/metrics") > looks + 3, "the coordinator has looked several times")
+    assert slot.tiny.record() == {}, "the unit is started before the former one is stopped"
+    slot.rack.nodes[0].fault("busy", False)
+    output = use.communicate(timeout=PATIENCE)[0]
+    assert use.returncode == 0, output
+    assert waiting.communicate(timeout=PATIENCE)[1] == ""
+    assert waiting.returncode == 0, "the request of the client was ended"
+    assert slot.declared() == {"toy": "down", "tiny": "up"}
 
 
 def test_nothing_is_stopped_where_the_answer_is_no_or_rack_yaml_cannot_be_changed(slot: SlotRack) -> None:
