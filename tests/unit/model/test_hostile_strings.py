@@ -31,7 +31,8 @@ watch: {server: spark2, interval: 15s, keep: {size: 8G}, notify: {email: {to: a@
   smarthost: "mail.example.org:587", user: a}}, allow: [10.9.0.0/16]}
 docker: {memory: 100G, log_size: 50M}
 images: ["scitrera/dgx-spark-sglang:0.5.12"]
-models: {qwen: {source: Qwen/Qwen3, revision: main, files: ["*.json"]}, own: {path: /data/models/own}}
+models: {qwen: {source: Qwen/Qwen3, revision: main, files: ["*.json"]}, own: {path: /data/models/own},
+  m3: {path: /data/models/m3}, m4: {path: /data/models/m4}, m5: {path: /data/models/m5}}
 serving:
   gateway: {node: spark1, certificate: {chain: gateway.pem, key: {file: gateway.key}}, keys: {alice: {file: a.key}},
   body: 8M}
@@ -42,13 +43,13 @@ serving:
       overhead: 8G, drain: 30s, fit: {override: seen to run}, also: [own],
       files: {/workspace/rack.yaml: rack.yaml}, before: [cat, x],
       accept: {parallel.tensor: the image pads}}
-    three: {engine: custom, version: "0.6", image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
+    three: {engine: custom, version: "0.6", image: "scitrera/dgx-spark-sglang:0.5.12", model: m3, nodes: [spark1],
       context: 4096, state: down, api: {key: {env: KEY}}, custom: {command: [run, "{host}", "{port}", well],
       key: {option: --key-file}, progress: [a:steps], requests: [a:b, a:c], weights: 60G}}
-    five: {engine: custom, version: "0.6", image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1,
+    five: {engine: custom, version: "0.6", image: "scitrera/dgx-spark-sglang:0.5.12", model: m5, nodes: [spark1,
       spark2], parallel: {tensor: 2}, context: 4096, state: down, api: {key: {env: KEY}}, custom: {command: [run,
       "{host}", "{port}", well], worker_command: [work, well], key: {variable: ENGINE_KEY}, weights: 60G}}
-    four: {engine: llama.cpp, version: b11434, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
+    four: {engine: llama.cpp, version: b11434, image: "scitrera/dgx-spark-sglang:0.5.12", model: m4, nodes: [spark1],
       context: 4096, kv: 20G, state: down, gguf: q4/model.gguf}
     two: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: own, nodes: [spark2],
       context: 4096, kv: 20G, state: down, api: {listen: management, direct: [10.9.0.0/16]}}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,6 +94,12 @@ def test_the_reading_of_a_role_in_this_stage_is_used_again(executing: bool) -> N
     assert host_facts.cached(host, "time") is None
 
 
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes on by a second each time it is read."""
+    monkeypatch.setattr(host_facts, "time", SimpleNamespace(time=count(1).__next__))
+
+
 SUDO = """\
 case " $* " in
 *' -A '*) [ "$("$SUDO_ASKPASS")" = right ] || { echo 'sudo: 1 incorrect password attempt' >&2; exit 1; } ;;
@@ -139,9 +145,8 @@ def test_a_probe_longer_than_one_argument_reaches_the_shell_of_sudo(
 
 def test_one_command_reads_every_role(registered: dict[str, Probe], tmp_path: Path) -> None:
     host: Any = Host()
-    before = time.time()
     reading = host_facts.read(host, "one")
-    assert before <= reading.requested_at <= reading.answered_at <= time.time()
+    assert (reading.requested_at, reading.answered_at) == (1, 2)
     assert reading.unknown == {}
     assert reading.found == {
         "name": b"first\n",
@@ -170,7 +175,7 @@ def test_after_a_change_only_the_role_that_asks_is_read_and_what_is_constant_sta
         f"{tmp_path}/file": b"changed",
         f"{tmp_path}/absent": None,
     }
-    assert second.requested_at > first.answered_at
+    assert (first.requested_at, second.requested_at) == (1, 3)
     assert host_facts.cached(host, "two") is None
     assert host_facts.read(host, "two").found == {"number": b"1\n", "other": b"second\n"}
     assert len(host.limits) == 3

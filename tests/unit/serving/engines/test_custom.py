@@ -207,7 +207,8 @@ def test_the_gate_looks_for_the_program_and_for_the_declared_memory(tmp_path: Pa
         assert gate["container"]["shell"] is True
         docker = gate["container"]["docker"]
         assert docker[docker.index("--entrypoint") + 1] == "sh"
-        assert gate["memory"] == {"bytes": (60 + 4 + 3) * 2**30}, "weights, overhead, and the floor of the guard"
+        memory = {"bytes": (60 + 4) * 2**30, "floor": 3 * 2**30}
+        assert gate["memory"] == memory, "weights and overhead, and the floor of the guard"
 
 
 def test_the_sum_of_the_declared_sizes_is_what_check_shows() -> None:
