@@ -129,12 +129,13 @@ def _unit(
 ) -> Iterator[RuleViolation]:
     yield from _names(partial, unit)
     yield from _split(partial, unit)
-    yield from _options(unit)
+    options = list(_options(unit))
+    yield from options
     yield from faults(unit, _secret_files(serving))
     yield from idle_entries(unit, partial.records.get(unit.model))
     refused = [*_environment(unit), *unprovable(unit, len(unit.ranks(partial.nodes)))]
     yield from refused
-    paths = {problem.path for problem in refused}
+    paths = {problem.path for problem in (*options, *refused)}
     yield from (problem for problem in unservable(unit, partial.models) if problem.path not in paths)
     yield from unfit_probe(unit)
     yield from _ports(partial, serving, unit)

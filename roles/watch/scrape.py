@@ -62,7 +62,7 @@ def _document(rack: Rack) -> dict[str, Any]:
 
 
 def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
-    for kind in sorted({unit.kind for unit in served_units(rack).values()}, reverse=True):
+    for kind in sorted({unit.family for unit in served_units(rack).values()}, reverse=True):
         targets = [
             {
                 "targets": [f"{api_address(rack, unit)}:{unit.api.port}"],

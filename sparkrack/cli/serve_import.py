@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import click
 
 from core.model.errors import printable_line, reason
+from core.util import regular_file
 from sparkrack.serving.recipe import RecipeChoices, import_recipe, unit_name
 from sparkrack.serving.recipe_registry import named_source, read_file
 from sparkrack.serving.recipe_text import RecipeError
@@ -114,4 +115,4 @@ def _write(files: Mapping[str, bytes], *, force: bool) -> None:
 def _differs(path: Path, content: bytes) -> bool:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         return True
-    return path.exists() and path.read_bytes() != content
+    return path.exists() and regular_file.read_bytes(path) != content

@@ -74,7 +74,9 @@ def calls(name: str) -> set[str]:
     names = {
         node.func.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and hasattr(node.func, "id")
     }
-    return {"next"} if names & {"next_step", "print_next", "after_plan", "exit_with_next", "_next"} else set()
+    return (
+        {"next"} if names & {"next_step", "print_next", "after_plan", "exit_with_next", "_print_next_step"} else set()
+    )
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:

@@ -16,6 +16,7 @@ OWN = {
     "core/advisories/advisories.py",  # a table of the program
     "core/claims/claims.py",  # a file of the program
     "serving/engines/option_table.py",  # a table of the program
+    "serving/engines/dump_options.py",  # runs in an image, and reads the parser there
     "core/util/regular_file.py",
     "sparkrack/autopsy/drill.py",  # the ID of this machine's boot
     "core/ops/run_lock.py",  # the kernel's /proc

@@ -131,7 +131,7 @@ def test_the_gate_wants_a_cuda_device_and_the_sum_of_the_sizes(tmp_path: Path) -
     locked = desired.locked_unit(rack, one, {VLLM: Pin(None, IMAGE_ID)}, read(path.with_name("rack.lock.json")))
     gate: Any = json.loads(json.dumps(desired.gate_configuration(locked, "n1")))
     assert gate["container"]["looks"] == ["program:llama-server", "devices:llama-server"]
-    assert gate["memory"] == {"bytes": (30 + 20 + 4 + 3) * 2**30}
+    assert gate["memory"] == {"bytes": (30 + 20 + 4) * 2**30, "floor": 3 * 2**30}
     made: Any = desired.configuration(locked)
     assert made["probe"]["named"] is True
     assert made["metrics"]["counters"] == ["llamacpp:n_decode_total"]
