@@ -37,6 +37,12 @@ NEMOTRON, LLAMA, GPT_OSS, DEEPSEEK, QWEN = (
     "deepseek-v4-flash-2-nodes",
     "qwen3-235b-2-nodes-ray",
 )
+GEMMA, DEEPSEEK_FOUR, DEEPSEEK_RING = (
+    "gemma-4-26b-2-nodes-ray",
+    "deepseek-v4.1-flash-4-nodes",
+    "deepseek-v4.1-flash-3-nodes",
+)
+"""Of the autumn of 2026."""
 MODELS: Mapping[str, dict[str, Any]] = {
     NEMOTRON: {"nemotron-ultra": record("NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 326 * 10**9)},
     LLAMA: {"llama-405b": record("Meta-Llama-3.1-405B", 217 * 10**9, **AWQ)},
@@ -44,6 +50,13 @@ MODELS: Mapping[str, dict[str, Any]] = {
     DEEPSEEK: {"deepseek-v4-flash": record("DeepSeek-V4-Flash", 158 * 10**9)},
     QWEN: {"qwen3-235b": record("Qwen3-235B-A22B", 124 * 10**9, **GPTQ)},
     "rack": {"nemotron-ultra": record("NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 326 * 10**9)},
+    # No published size of these: of Gemma half a byte for each of 25.2 billion parameters, and scales.
+    GEMMA: {
+        "gemma-4-26b": record("gemma-4-26B-A4B", 16 * 10**9, quantization_config={"quant_method": "modelopt"}),
+        "gemma-4-26b-assistant": record("gemma-4-26B-A4B", 10**9),
+    },
+    DEEPSEEK_FOUR: {"deepseek-v4.1-flash": record("DeepSeek-V4.1-Flash")},
+    DEEPSEEK_RING: {"deepseek-v4.1-flash": record("DeepSeek-V4.1-Flash")},
 }
 """What the lock file of each example records, with the sizes of the published files."""
 
@@ -55,7 +68,7 @@ def example(name: str) -> str:
 def test_each_example_is_of_this_list_and_in_the_table_of_the_page() -> None:
     assert {path.stem for path in EXAMPLES} == set(MODELS)
     page = (Path(REPOSITORY) / "docs/serving.md").read_text()
-    assert set(re.findall(r"\(\.\./examples/([a-z0-9-]+)\.yaml\)", page)) == set(MODELS)
+    assert set(re.findall(r"\(\.\./examples/([a-z0-9.-]+)\.yaml\)", page)) == set(MODELS)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -79,6 +92,9 @@ RANKS = {
     (DEEPSEEK, "deepseek_v4_flash"): 2,
     (QWEN, "qwen3_235b"): 1,
     ("rack", "ultra"): 8,
+    (GEMMA, "gemma_4_26b"): 1,
+    (DEEPSEEK_FOUR, "deepseek_v41_flash"): 4,
+    (DEEPSEEK_RING, "deepseek_v41_flash"): 3,
 }
 """How many ranks start an engine: with Ray the head only."""
 
@@ -87,7 +103,7 @@ def test_no_rank_is_left_out() -> None:
     found = list(lines())
     assert {key: sum((line.example, line.unit) == key for line in found) for key in RANKS} == RANKS
     assert len(found) == sum(RANKS.values())
-    for name in (LLAMA, GPT_OSS, QWEN):
+    for name in (LLAMA, GPT_OSS, QWEN, GEMMA):
         rack = load(FOLDER / f"{name}.yaml")
         (unit,) = served_units(rack).values()
         addresses = socket_addresses(rack)
@@ -269,3 +285,33 @@ def test_the_fabric_is_what_the_comments_say() -> None:
     assert found["NCCL_SOCKET_IFNAME"] == "=enp1s0f1np1"
     first = [addresses_of(cable, node)[0].interface.ip for node in cable.nodes]
     assert first == [IPv4Address("192.168.100.10"), IPv4Address("192.168.100.11")]
+
+
+@pytest.mark.parametrize("name", [DEEPSEEK_FOUR, DEEPSEEK_RING])
+def test_whether_a_model_of_a_new_architecture_fits_is_unknown(name: str, tmp_path: Path) -> None:
+    path = put(tmp_path, example(name), MODELS[name])
+    found = CliRunner().invoke(sparkrack, ["serve", "check", "deepseek_v41_flash", "--json", "--rack", str(path)])
+    (one,) = json.loads(found.stdout)["units"]
+    assert one["fits"] == "unknown"
+    assert one["reason"].startswith("the architecture deepseek_v41 is not one whose memory is known here; ")
+
+
+def test_a_draft_model_is_named_by_its_place_in_the_container_and_counted(tmp_path: Path) -> None:
+    rack = load(put(tmp_path, example(GEMMA), MODELS[GEMMA]))
+    (unit,) = served_units(rack).values()
+    argv = rank_argv(rack, unit, 0, socket_addresses(rack))
+    assert json.loads(argv[argv.index("--speculative-config") + 1])["model"] == "/models/gemma-4-26b-assistant"
+    wrong = example(GEMMA).replace("/models/gemma-4-26b-assistant ", "google/gemma-4-26B-A4B-it-assistant ")
+    (found,) = refusals(wrong)
+    assert "google/gemma-4-26B-A4B-it-assistant is a repository or a path" in found
+
+
+def test_a_split_that_the_image_pads_for_needs_its_reason() -> None:
+    """With a model of an architecture that is known, whose heads three slices do not divide."""
+    known = {"deepseek-v4.1-flash": record("DeepSeek-V4-Flash", 158 * 10**9)}
+    declared = example(DEEPSEEK_RING)
+    (accept,) = (line for line in declared.splitlines(keepends=True) if line.startswith("      accept: "))
+    assert [one for one in refusals(declared, known) if "not divisible" in one] == []
+    assert any(
+        "64 attention heads are not divisible by TP=3" in one for one in refusals(declared.replace(accept, ""), known)
+    )
