@@ -136,14 +136,12 @@ def called(name: str, arguments: str | None) -> tuple[int, Any]:
 class Start:
     """A unit of one rank that starts on an engine, with the coordinator's own prober."""
 
-    def __init__(self, folder: Path, engine: type[Engine], port: int) -> None:
-        changes = {"ranks": MINIMAL["ranks"][:1], "api": {"address": "127.0.0.1", "port": port}}
-        self.unit = serve_unit.load_unit(written(folder, MINIMAL | changes))
-        self.engine = engine
+    def __init__(self, unit: Any, engine: Any = None) -> None:
+        self.unit, self.engine = unit, engine
 
     def ask(self, **probe: object) -> Any:
         """The record of a start after a rank runs and two tries of the prober, or one that is enough."""
-        unit = replace(self.unit, probe=replace(self.unit.probe, **probe))  # type: ignore[arg-type]
+        unit = replace(self.unit, probe=replace(self.unit.probe, **probe))
         record = serve_lifecycle.UnitRecord("qwen", desired_state="up", state="starting", generation=1, boots=["b"])
         lifecycle = serve_lifecycle.UnitLifecycle(unit, record, lambda _: None, 0.0, lambda: 1000.0)
         skew = serve_lifecycle.ClockSkew(0.0, 0.0)
@@ -163,7 +161,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     engine = type("OwnEngine", (Engine,), {"answers": answers, "asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), engine)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield Start(tmp_path, engine, server.server_address[1])
+    changes = {"ranks": MINIMAL["ranks"][:1], "api": {"address": "127.0.0.1", "port": server.server_address[1]}}
+    yield Start(serve_unit.load_unit(written(tmp_path, MINIMAL | changes)), engine)
     server.shutdown()
     server.server_close()
 

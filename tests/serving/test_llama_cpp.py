@@ -24,6 +24,7 @@ from serving.launch import launches
 from serving.options import served_units
 from tests.serving import tiny_gguf
 from tests.serving.serve_modules import serve_answers, serve_probe, serve_unit
+from tests.serving.test_answers import Start
 from tests.serving.test_unit_file import written
 from tests.unit.model.serving_racks import IMAGE_ID, VLLM, put, record, text, unit
 
@@ -115,6 +116,15 @@ def test_a_completion_and_a_chat_completion_prove_it(llama: Llama) -> None:
         served, request(served), "/v1/chat/completions", serve_answers.chat_body(served.model)
     )
     serve_answers.judge_chat(status, content, shown)
+
+
+def test_a_start_of_it_becomes_ready_by_the_coordinators_own_proof(llama: Llama) -> None:
+    start = Start(llama.unit())
+    record = start.ask()
+    assert record.state == "ready"
+    assert record.reason == "a completion gave the known answer, a chat completion gave a clean text"
+    wrong = start.ask(answer="5")
+    assert (wrong.state, "expected '5' at its beginning" in wrong.reason) == ("stopping", True)
 
 
 def test_another_answer_than_the_known_one_proves_nothing(llama: Llama) -> None:
