@@ -339,12 +339,12 @@ def other_certificate(gate: RunningGateway) -> None:
 @pytest.mark.parametrize(
     ("break_it", "line"),
     [
-        (lambda gate: gate.command("open", "two"), "n0: a completion of unit two has HTTP status 200"),
-        (lambda gate: gate.command("close", "one"), "n0: a completion of unit one has HTTP status 503"),
+        (lambda gate: gate.command("open", "two"), "n0: /v1/completions of unit two has HTTP status 200"),
+        (lambda gate: gate.command("close", "one"), "n0: /v1/completions of unit one has HTTP status 503"),
         (other_certificate, "n0: the gateway has another certificate than its file"),
         (
             lambda gate: gate.write_keys({**CLIENTS, "alice": "a-key-that-is-not-loaded"}),
-            "n0: a completion of unit one has HTTP status 401",
+            "n0: /v1/completions of unit one has HTTP status 401",
         ),
     ],
 )
