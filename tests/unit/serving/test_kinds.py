@@ -361,3 +361,22 @@ def test_a_unit_that_pools_cannot_be_measured_by_the_generation_of_text() -> Non
         fault = kinds.bench_fault(served(vllm(kind=kind)))
         expected = f"unit qwen has kind: {kind}, and what is measured is how an engine generates text"
         assert fault == (expected if kind in ("embedding", "score") else "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "keys", "answer"),
+    [
+        ("chat", "/v1/completions", {"prompt", "max_tokens", "temperature"}, {"choices": [{"text": "4"}]}),
+        ("completion", "/v1/completions", {"prompt", "max_tokens", "temperature"}, {"choices": [{"text": "4"}]}),
+        ("embedding", "/v1/embeddings", {"input"}, {"data": [{"index": 0, "embedding": [0.5]}]}),
+        ("score", "/v1/rerank", {"query", "documents"}, {"results": [{"index": 0, "relevance_score": 0.5}]}),
+        ("score", "/v1/rerank", {"query", "documents"}, [{"index": 0, "score": 0.5}]),
+    ],
+)
+def test_what_the_gateway_is_asked_for_is_of_the_kind_of_the_unit(
+    kind: str, path: str, keys: set[str], answer: object
+) -> None:
+    asked, body, word = kinds.request(served(vllm(kind=kind)))
+    assert (asked, body.keys()) == (path, keys)
+    assert word in json.dumps(answer)
+    assert word not in json.dumps({"error": {"message": "The model does not support it.", "code": 404}})
