@@ -64,7 +64,7 @@ def unfit(kind: Any, value: object) -> str:
         TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
-        context = detail.get("ctx", {"what": detail["msg"], "right": "write another value"})
+        context = {"what": detail["msg"], "right": "write another value", **detail.get("ctx", {})}
         return f"{context['what']}; {context['right']}".replace("{value}", truncate(value))
     return ""
 

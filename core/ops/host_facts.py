@@ -126,7 +126,7 @@ def _ask_node(host: Host, probes: list[Probe], constant: Mapping[str, bytes | No
     try:
         succeeded, output, stderr_lines = run_script(host, READ, ANSWER_SECONDS, script(probes))
     except TimeoutError as slow:
-        return _NOTHING, f"state of the node: no whole answer in time ({slow or ANSWER_SECONDS})"
+        return _NOTHING, f"state of the node: no whole answer in time ({str(slow) or f'{ANSWER_SECONDS} s'})"
     except (OSError, EOFError, SSHException) as error:
         # pyinfra asks for a password when sudo needs one, and ends this way without a terminal.
         why = str(error) or f"it hung up, or {NO_SUDO}"

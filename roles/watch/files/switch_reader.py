@@ -99,7 +99,7 @@ class Metrics:
     def __init__(self) -> None:
         self._values: dict[str, dict[tuple[tuple[str, str], ...], float]] = {name: {} for name in HELP}
 
-    def add(self, name: str, value: float, **labels: str) -> None:
+    def add(self, name: str, value: float, /, **labels: str) -> None:
         """Add one value."""
         self._values[name].setdefault(tuple(labels.items()), value)
 

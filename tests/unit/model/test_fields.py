@@ -244,6 +244,7 @@ A = "a" * 63
             ),
         ),
         (fields.SshPath, "/a b%\udc80", ""),
+        (fields.TcpPort, 0, "Input should be greater than or equal to 1; write another value"),
     ],
 )
 def test_what_is_said_of_a_value_at_a_limit_of_its_kind(kind: Any, value: object, answer: str) -> None:

@@ -214,6 +214,7 @@ def test_one_role_as_it_is_now_leaves_what_is_kept(registered: dict[str, Probe],
     ("raised", "why"),
     [
         (TimeoutError("30 s"), "state of the node: no whole answer in time (30 s)"),
+        (TimeoutError(), "state of the node: no whole answer in time (40 s)"),
         (OSError("no route"), "state of the node: no route"),
         (SSHException("banner"), "state of the node: banner"),
         (

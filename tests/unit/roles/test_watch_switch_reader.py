@@ -322,6 +322,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     "no version": {"/system/resource": [{"uptime": "5s"}]},
     "no uptime": {"/system/resource": [{"uptime": "soon", "version": "7"}]},
     "no sensor": {"/system/health": []},
+    "a sensor of another kind": {"/system/health": [{"name": "poe-out-consumption", "value": "1.5"}]},
     "more sensors than are read": {
         "/system/health": [{"name": f"fan{number}-speed", "value": str(number)} for number in range(66)]
     },
