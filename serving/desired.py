@@ -24,7 +24,6 @@ from roles.rdma.options import socket_addresses
 from serving import allowed_addresses, unit_files, unit_ports
 from serving import gate_config as gate
 from serving.engines.registry import ENGINES
-from serving.kinds import dimension
 from serving.launch import (
     FABRIC_ENVIRONMENT,
     UNIT_FILES,
@@ -38,6 +37,7 @@ from serving.launch import (
 from serving.options import ServedUnit, rdma_is_measured, served_units, serving_of
 from serving.programs import AGENT, COORDINATOR, GATE, RUN, programs
 from serving.shared_nodes import container_ceiling, declared_mebibytes
+from serving.unit_kinds import dimension
 from serving.unit_ports import master_port
 
 UNITS = "/etc/systemd/system"

@@ -32,8 +32,8 @@ from serving.engines.memory_fit import (
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
 from serving.engines.registry import ENGINES
-from serving.kinds import pools
 from serving.options import ServedUnit, plain_argument
+from serving.unit_kinds import pools
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Numbers of nodes of a rack."""

@@ -21,8 +21,8 @@ from serving.container_paths import INSIDE_CACHE, INSIDE_MODELS, mounted_models
 from serving.engines.engine import RankPlace
 from serving.engines.option_table import table
 from serving.engines.registry import ENGINES
-from serving.kinds import engine_options
 from serving.options import ServedUnit, served_units
+from serving.unit_kinds import engine_options
 from serving.unit_ports import master_port
 
 FABRIC_ENVIRONMENT = "/etc/sparkrack/fabric.env"

@@ -44,10 +44,10 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.kinds import unfit_model, unfit_probe, unprovable
 from serving.options import LOWEST_SHARE, ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
 from serving.shared_nodes import check_shared_nodes, shared_node_notes
 from serving.unit_files import faults
+from serving.unit_kinds import unfit_model, unfit_probe, unprovable
 from serving.unit_ports import MASTER_PORT
 
 LOCAL_PORTS = range(32768, 61000)

@@ -19,7 +19,7 @@ from core.ssh.client import Machine
 from core.ssh.root_shell import COMMAND_SECONDS
 from core.util.managed_file import ManagedFile
 from core.verify.reporter import CheckReporter
-from serving import allowed_addresses, desired, gateway, gateway_router, kinds, programs
+from serving import allowed_addresses, desired, gateway, gateway_router, programs, unit_kinds
 from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
 from serving.options import ServedUnit, ServingGateway, rdma_is_measured, served_units
 
@@ -491,7 +491,7 @@ def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: R
     """
     declared = _gateway(rack, node)
     units = served_units(rack)
-    requests = {unit.name: kinds.request(unit) for unit in units.values()}
+    requests = {unit.name: unit_kinds.request(unit) for unit in units.values()}
     asked = {
         name: (path, {"model": desired.served_name(units[name]), **body}) for name, (path, body, _) in requests.items()
     }

@@ -18,8 +18,8 @@ from core.util.event import Action, Event, EventKind, acted
 from core.util.managed_file import ManagedFile
 from roles.access import ROLE, authorized_keys, etc_hosts, foreign_access, known_hosts, node_key, peer_exchange
 from roles.access.facts import CLIENT, CLOUD, FOREIGN, SSHD, TRIAL, AccessFacts
-from roles.access.sshd import looks_elsewhere
 from roles.access.sshd_apply import harden
+from roles.access.sshd_config import looks_elsewhere
 
 
 @deploy(ROLE.title)

@@ -11,7 +11,7 @@ from core.ops import host_facts
 from core.ops.rollback import PendingChange
 from core.util import managed_file, resources
 from core.util.managed_file import ManagedFile
-from roles.access import desired, etc_hosts, known_hosts, node_key, sshd
+from roles.access import desired, etc_hosts, known_hosts, node_key, sshd_config
 
 TRIAL = PendingChange(name="access", revert="", seconds=60)
 """Common part of every pending change of this role; each has its own revert script."""
@@ -24,7 +24,7 @@ CLOUD = "access-cloud-init"
 SSHD = "access-sshd"
 SSHD_LINES = "access-sshd-lines"
 FOREIGN = "access-foreign"
-_KEYWORDS = "|".join(key.lower() for key in sshd.SETTINGS)
+_KEYWORDS = "|".join(key.lower() for key in sshd_config.SETTINGS)
 
 host_facts.register(
     "access",
@@ -34,8 +34,8 @@ host_facts.register(
             etc_hosts.CLOUD,
             known_hosts.HOSTS,
             known_hosts.CLIENT,
-            sshd.DROPIN,
-            sshd.AT_BOOT,
+            sshd_config.DROPIN,
+            sshd_config.AT_BOOT,
             TRIAL.script,
             HOST_NAME,
         ),
@@ -49,7 +49,7 @@ host_facts.register(
             'echo "content $f $c"; } || exit 9; done; '
             '[ ! -f "$k" ] || ! d=$(ssh-keygen -y -P "" -f /dev/stdin < "$k") || echo "derived $d"',
             HOST_KEYS: "cat /etc/ssh/ssh_host_*_key.pub",
-            MODES: managed_file.probe_permissions((known_hosts.HOSTS, known_hosts.CLIENT, sshd.DROPIN)),
+            MODES: managed_file.probe_permissions((known_hosts.HOSTS, known_hosts.CLIENT, sshd_config.DROPIN)),
             CLIENT: f"[ -e {known_hosts.CLIENT} ] || exit 0; "
             f"{{ read -r _; read -r _ n _; }} < {known_hosts.CLIENT} || exit 0; "
             f'case "$n" in ""|-*) exit 0;; esac; ssh -G -F {known_hosts.MAIN} -- "$n"',
@@ -58,9 +58,9 @@ host_facts.register(
             '[ ! -e "$f" ] || grep -HE "^manage_etc_hosts[[:space:]]*:" "$f" || [ $? -eq 1 ] || exit 9; done',
             SSHD: "sshd -T",
             FOREIGN: resources.shell_text("roles.access", "files/foreign-access.sh"),
-            SSHD_LINES: f'set -- {sshd.FOLDER}/*.conf; [ -e "$1" ] || set --; grep -HniE '
+            SSHD_LINES: f'set -- {sshd_config.FOLDER}/*.conf; [ -e "$1" ] || set --; grep -HniE '
             f"'^[[:space:]]*(match|include|challengeresponseauthentication|{_KEYWORDS})([[:space:]=]|$)' "
-            f'{sshd.MAIN} "$@" || [ $? -eq 1 ]',
+            f'{sshd_config.MAIN} "$@" || [ $? -eq 1 ]',
         },
         constant=frozenset({HOST_KEYS, HOST_NAME}),
     ),

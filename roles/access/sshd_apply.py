@@ -21,7 +21,7 @@ from core.ops.shell import sudo_script
 from core.probes.protocol import UnknownError
 from core.util.event import Action, Event, EventKind
 from core.util.managed_file import ManagedFile
-from roles.access import sshd
+from roles.access import sshd_config
 from roles.access.facts import SSHD, SSHD_LINES, TRIAL, AccessFacts
 
 ATTEMPTS = 3
@@ -40,14 +40,14 @@ def harden(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, No
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     progress = rollout(host, "access")
-    wanted = sshd.dropin(rack)
+    wanted = sshd_config.dropin(rack)
     try:
         view = AccessFacts(host_facts.read(host, "access"), rack, node)
-        before = view.reading.content(sshd.DROPIN)
-        tried = view.reading.content(sshd.AT_BOOT) is not None
+        before = view.reading.content(sshd_config.DROPIN)
+        tried = view.reading.content(sshd_config.AT_BOOT) is not None
         busy = view.reading.content(TRIAL.script) is not None
-        faults = sshd.effective_problems(rack, view.reading.text(SSHD))
-        obstacles = sshd.dropin_blockers(rack, view.reading.text(SSHD_LINES))
+        faults = sshd_config.effective_problems(rack, view.reading.text(SSHD))
+        obstacles = sshd_config.dropin_blockers(rack, view.reading.text(SSHD_LINES))
         in_order = not view.stale([wanted]) if wanted else before is None
     except (UnknownError, ValueError) as unknown:
         yield refusals.fail_unknown(host, unknown)
@@ -57,7 +57,7 @@ def harden(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, No
     after = wanted.content if wanted else None
     if before == after and not obstacles:
         obstacles += [
-            f"sshd -T shows {fault.message} in spite of {sshd.DROPIN}: another file is read before it"
+            f"sshd -T shows {fault.message} in spite of {sshd_config.DROPIN}: another file is read before it"
             for fault in faults
         ]
     if progress.blockers or obstacles:
@@ -67,10 +67,10 @@ def harden(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, No
         host.noop("sshd takes keys only" if wanted else "sshd is left alone")
         return
     host_facts.invalidate(host)
-    announce.announce_diff(host, sshd.DROPIN, before, after)
+    announce.announce_diff(host, sshd_config.DROPIN, before, after)
     announce.announce_change(host, faults)
     reason = "it reads its files only then; who is logged in stays so"
-    reload = Event(EventKind.RESTART, subject=sshd.UNIT, action=Action.RELOAD, detail=reason)
+    reload = Event(EventKind.RESTART, subject=sshd_config.UNIT, action=Action.RELOAD, detail=reason)
     announce.announce_change(host, [reload])
     with progress.step(host, node.name):
         yield from _on_trial(host, view, before, wanted, seconds)
@@ -80,20 +80,20 @@ def _on_trial(
     host: Host, view: AccessFacts, before: bytes | None, wanted: ManagedFile | None, seconds: int
 ) -> Generator[PyinfraCommand, None, None]:
     """The change, between the arming of the node's own clock and its end."""
-    trial = PendingChange(TRIAL.name, sshd.revert(before), seconds)
+    trial = PendingChange(TRIAL.name, sshd_config.revert(before), seconds)
     armed = kept = False
     try:
-        yield remote_files.put_managed(sshd.at_boot(before))
+        yield remote_files.put_managed(sshd_config.at_boot(before))
         yield trial.arm()
         armed = True
         if wanted is None:
-            yield sudo_script(f"rm -f {sshd.DROPIN}; sshd -t")
+            yield sudo_script(f"rm -f {sshd_config.DROPIN}; sshd -t")
         else:
             yield remote_files.put_managed(wanted)
         # systemd has sent its signal when it answers; sshd acts on it a moment later.
-        yield sudo_script(f"{sshd.reload()}; sleep 1")
-        yield FunctionCommand(_prove_login, (sshd.proof(view.rack, str(view.node.address)),), {})
-        yield trial.keep(f"rm -f {sshd.AT_BOOT}", stdin="")
+        yield sudo_script(f"{sshd_config.reload()}; sleep 1")
+        yield FunctionCommand(_prove_login, (sshd_config.proof(view.rack, str(view.node.address)),), {})
+        yield trial.keep(f"rm -f {sshd_config.AT_BOOT}", stdin="")
         kept = True
     finally:
         # pyinfra ends an operation at its first failing command by closing this generator.

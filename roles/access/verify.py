@@ -11,7 +11,7 @@ from core.ssh.client import Machine
 from core.verify.reporter import CheckReporter
 from roles.access.desired import addresses
 from roles.access.node_key import NAME
-from roles.access.sshd import OFFER_NOTHING, SETTINGS
+from roles.access.sshd_config import OFFER_NOTHING, SETTINGS
 
 
 def goals(rack: Rack, node: Node, other: Node) -> list[str]:

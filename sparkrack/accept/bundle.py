@@ -20,8 +20,8 @@ from core.util.records import Record, Text
 from roles.time.options import TimeOptions
 from sparkrack.accept.anonymize import Anonymizer, chosen_interface, names_in
 from sparkrack.accept.model import AcceptReport, ClaimResult
+from switch.accept_record import ProbeReading, anonymized
 from switch.anonymize import Mask, owners_words
-from switch.probe import ProbeReading, anonymized
 
 IDENTITY = "identity"
 """Stands for IDENTITY_COMMAND among the answers of a node; it is not a claim."""

@@ -22,7 +22,7 @@ from sparkrack.accept.bundle import IDENTITY, IDENTITY_COMMAND, Recording
 from sparkrack.accept.checks import COMPARED_WITH_SWITCH, NODE_CHECKS, SWITCH_CHECKS
 from sparkrack.accept.evaluate import claim_result, evidence, node_result, switch_result, unknown
 from sparkrack.accept.model import AcceptReport, ClaimResult, HostReading, MachineResult
-from switch.probe import ProbeReading, read_probe
+from switch.accept_record import ProbeReading, read_probe
 from switch.verify_client import SwitchChecks
 
 ANSWER_SECONDS = 90.0

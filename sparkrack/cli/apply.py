@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from core.util.command_error import CommandError
-from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan, next_step
 from sparkrack.cli.options import (
     UNASKED_HELP,
@@ -22,6 +21,7 @@ from sparkrack.cli.options import (
 )
 from sparkrack.terminal.apply_screen import ApplyTerminal
 from sparkrack.terminal.prompts import has_terminal
+from sparkrack.terminal.startup_notice import loading
 
 
 @click.command()

@@ -14,7 +14,6 @@ from core.model import rack_path
 from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cli.drift_timer import prom_option, timer
-from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan
 from sparkrack.cli.options import json_option, quiet_option, rack_option, selection_options
 from sparkrack.drift import history
@@ -23,6 +22,7 @@ from sparkrack.drift.findings import Drift, drift_of
 from sparkrack.drift.markdown import markdown
 from sparkrack.drift.render import show_drift
 from sparkrack.terminal.progress import show_progress, warn
+from sparkrack.terminal.startup_notice import loading
 from sparkrack.watch.metrics_delivery import deliver_drift, local_metrics
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from sparkrack.cli.loading import loading
+from sparkrack.terminal.startup_notice import loading
 
 VERB_GROUPS = {
     "Every day": {

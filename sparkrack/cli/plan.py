@@ -10,7 +10,6 @@ import click
 
 from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
-from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan, next_step
 from sparkrack.cli.options import (
     UNASKED_HELP,
@@ -22,6 +21,7 @@ from sparkrack.cli.options import (
 )
 from sparkrack.engine.render_plan import show_plan
 from sparkrack.terminal.progress import show_progress
+from sparkrack.terminal.startup_notice import loading
 
 
 @click.command()

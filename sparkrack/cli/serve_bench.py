@@ -17,8 +17,8 @@ from core.ssh.root_shell import UnreachableError
 from core.util.command_error import CommandError
 from core.util.tables import print_whole
 from serving.engines.bench_tool import BenchCase, cases
-from serving.kinds import bench_fault
 from serving.options import select_unit
+from serving.unit_kinds import bench_fault
 from sparkrack.cli.options import json_option, rack_option
 from sparkrack.serving import bench_record as records
 from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, bench_tool, measure

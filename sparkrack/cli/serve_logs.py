@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from serving.options import select_unit
-from sparkrack.cli.loading import loading
 from sparkrack.cli.options import rack_option, units
+from sparkrack.terminal.startup_notice import loading
 
 
 class _Since(click.ParamType[int]):

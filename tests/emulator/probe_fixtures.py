@@ -15,8 +15,8 @@ from core.routeros.api import ApiSession
 from core.routeros.menus import Row
 from core.routeros.session import Client
 from lab.routeros_emulator.config import CableTail, EmulatedCable
+from switch.accept_record import anonymized, read_probe
 from switch.anonymize import Mask
-from switch.probe import anonymized, read_probe
 from tests.emulator.emulator_process import Crs812Process
 from tests.emulator.switch_runs import waits_for
 from tests.emulator.transactions import READER_PASSWORD, WHOLE, Operator

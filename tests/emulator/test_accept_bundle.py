@@ -16,7 +16,7 @@ from core.ssh import node_shells
 from sparkrack.accept import collect
 from sparkrack.accept.bundle import IDENTITY, AcceptManifest, RecordedRack
 from sparkrack.cli.main import sparkrack
-from switch.probe import ProbeReading, read_probe
+from switch.accept_record import ProbeReading, read_probe
 from tests.emulator.probe_fixtures import files_of
 from tests.emulator.switch_runs import waits_for
 from tests.emulator.verify_fixtures import Kept, declared
@@ -266,7 +266,7 @@ def test_a_name_that_is_left_in_a_text_of_the_owner_stops_the_bundle(
     file = tmp_path / "rack.yaml"
     file.write_text(re.sub(r"(?m)^rack: .*$", "rack: wolpertinger", (kept.folder / "rack.yaml").read_text()))
     monkeypatch.setattr("switch.anonymize.PRIVATE", re.compile("(?!)"))
-    monkeypatch.setattr("switch.anonymize.Mask._text", lambda _self, _name, value: value)
+    monkeypatch.setattr("switch.anonymize.Mask._mask_text", lambda _self, _name, value: value)
     ended = accept("--rack", file, "--bundle", tmp_path / "rack.tar.gz")
     assert ended.exit_code == 1
     assert "switches/switch1.json would still have a name: wolpertinger" in ended.stderr

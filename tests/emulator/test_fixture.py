@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from switch.probe import _ask_reading
+from switch.accept_record import _ask_reading
 from tests.emulator.conftest import MakeSwitch
 from tests.emulator.emulator_process import USER
 from tests.emulator.probe_fixtures import PLANTED, MakeRecorded, Owner, comparable, probe, probed, session

@@ -9,7 +9,7 @@ import pytest
 
 from core.routeros.limits import MOST_BYTES
 from core.routeros.menus import BRIDGE_HOST
-from switch.probe import read_probe
+from switch.accept_record import read_probe
 from tests.emulator.conftest import MakeSwitch
 from tests.emulator.emulator_process import Crs812Process
 from tests.emulator.transactions import Operator

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from core.model.errors import NO_SUDO
 from core.util.event import Event, EventKind
-from roles.access import sshd
+from roles.access import sshd_config
 from roles.docker.desired import flags_in_the_way
 from sparkrack.cli.main import sparkrack
 from sparkrack.cli.next_step import after_plan, begin, next_step, same_again
@@ -127,7 +127,10 @@ def test_one_host_that_is_away_is_left_out(capsys: pytest.CaptureFixture[str]) -
 
 FILES_OF_OTHERS = {
     "netplan": ("fabric", "40-cx7.yaml defines enp1s0f1np1; remove it there (sudoedit /etc/netplan/40-cx7.yaml)"),
-    "sshd": ("access", sshd.dropin_blockers(loaded(SWITCH), "/etc/ssh/sshd_config:3:PasswordAuthentication yes")[0]),
+    "sshd": (
+        "access",
+        sshd_config.dropin_blockers(loaded(SWITCH), "/etc/ssh/sshd_config:3:PasswordAuthentication yes")[0],
+    ),
     "docker": ("docker", flags_in_the_way(["dockerd", "--log-driver=syslog"])[0]),
 }
 

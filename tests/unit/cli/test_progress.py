@@ -15,9 +15,9 @@ import pytest
 from core.util.progress import WITHOUT_PROGRESS
 from core.verify.checked_roles import verify_files
 from core.verify.runner import run_checks
-from sparkrack.cli.loading import FIRST_SECONDS
 from sparkrack.status.collect_answers import collect_answers
 from sparkrack.terminal.progress import LOG_SECONDS, ProgressDisplay
+from sparkrack.terminal.startup_notice import FIRST_SECONDS
 from sparkrack.topology.collect import collect_observations
 from tests.unit.cli.cli_fixtures import ESCAPE, PLAN, SPARKRACK, SWAPS, closed_port, node, settings
 from tests.unit.cli.terminal import ERASED, Screen, on_terminal

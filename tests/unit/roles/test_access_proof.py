@@ -12,7 +12,7 @@ from testinfra.backend.base import CommandResult
 
 from roles.access import verify
 from roles.access.node_key import NAME
-from roles.access.sshd import SETTINGS
+from roles.access.sshd_config import SETTINGS
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import calls, stand_in, write
 from tests.unit.roles import checked_node

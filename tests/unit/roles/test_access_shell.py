@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.ops import host_facts, remote_files
-from roles.access import etc_hosts, facts, known_hosts, node_key, sshd
+from roles.access import etc_hosts, facts, known_hosts, node_key, sshd_config
 from roles.access.desired import NodeAccount
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import calls, rooted, run, stand_in
@@ -107,8 +107,8 @@ def test_a_link_in_place_of_a_file_is_not_read(node: Path) -> None:
 
 def ssh_files(node: Path) -> None:
     for path, text in {
-        sshd.MAIN: "# x\nInclude /etc/ssh/sshd_config.d/*.conf\n#PasswordAuthentication yes\nUsePAM yes\n",
-        f"{sshd.FOLDER}/50-cloud-init.conf": "\tpasswordauthentication=yes\nX11Forwarding no\n",
+        sshd_config.MAIN: "# x\nInclude /etc/ssh/sshd_config.d/*.conf\n#PasswordAuthentication yes\nUsePAM yes\n",
+        f"{sshd_config.FOLDER}/50-cloud-init.conf": "\tpasswordauthentication=yes\nX11Forwarding no\n",
     }.items():
         file = Path(f"{node}{path}")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -122,15 +122,15 @@ def test_lines_of_sshd(node: Path) -> None:
         "/etc/ssh/sshd_config:2:Include /etc/ssh/sshd_config.d/*.conf",
         "/etc/ssh/sshd_config.d/50-cloud-init.conf:1:\tpasswordauthentication=yes",
     ]
-    assert sshd.dropin_blockers(RACK, reported) == []
-    assert sshd.lines(reported)[1].value == "yes"
+    assert sshd_config.dropin_blockers(RACK, reported) == []
+    assert sshd_config.lines(reported)[1].value == "yes"
 
 
 def test_lines_of_sshd_without_drop_ins_and_unreadable(node: Path) -> None:
     ssh_files(node)
-    (node / f"{sshd.FOLDER[1:]}/50-cloud-init.conf").unlink()
+    (node / f"{sshd_config.FOLDER[1:]}/50-cloud-init.conf").unlink()
     assert len(asked(node, facts.SSHD_LINES).splitlines()) == 1
-    Path(f"{node}{sshd.MAIN}").unlink()
+    Path(f"{node}{sshd_config.MAIN}").unlink()
     assert run(COMMANDS[facts.SSHD_LINES], node).returncode != 0
 
 
@@ -175,16 +175,16 @@ def test_the_drop_in_of_sshd_is_tried_before_it_stands(node: Path, good: bool) -
     ssh_files(node)
     (node / "run/sparkrack").mkdir(parents=True)
     stand_in(node, "sshd", f"cat {node}/run/sparkrack/sshd_config.tried > {node}/seen; exit {0 if good else 1}")
-    wanted = sshd.dropin(RACK)
+    wanted = sshd_config.dropin(RACK)
     assert wanted
     done = run(remote_files.put_managed(wanted), node)
     assert (done.returncode == 0) == good
-    assert Path(f"{node}{sshd.DROPIN}").exists() == good
+    assert Path(f"{node}{sshd_config.DROPIN}").exists() == good
     seen = (node / "seen").read_text().splitlines()
     assert seen[0].startswith(f"Include {node}/etc/ssh/sshd_config.d/.00-sparkrack.conf.")
     assert seen[1:3] == ["# x", "Include /etc/ssh/sshd_config.d/*.conf"]
     assert not (node / "run/sparkrack/sshd_config.tried").exists()
-    assert len(list(Path(f"{node}{sshd.FOLDER}").iterdir())) == (2 if good else 1)
+    assert len(list(Path(f"{node}{sshd_config.FOLDER}").iterdir())) == (2 if good else 1)
 
 
 @pytest.mark.parametrize("before", [None, b"# old 'x' $(reboot)\nPort 22\n"])
@@ -192,16 +192,16 @@ def test_the_way_back(node: Path, before: bytes | None) -> None:
     ssh_files(node)
     stand_in(node, "systemctl")
     (node / "etc/tmpfiles.d").mkdir()
-    for path in (sshd.DROPIN, sshd.AT_BOOT):
+    for path in (sshd_config.DROPIN, sshd_config.AT_BOOT):
         Path(f"{node}{path}").write_text("new\n")
-    assert run(sshd.revert(before), node).returncode == 0
-    file = Path(f"{node}{sshd.DROPIN}")
+    assert run(sshd_config.revert(before), node).returncode == 0
+    file = Path(f"{node}{sshd_config.DROPIN}")
     assert (file.read_bytes() if file.exists() else None) == before
-    assert not Path(f"{node}{sshd.AT_BOOT}").exists()
+    assert not Path(f"{node}{sshd_config.AT_BOOT}").exists()
     assert calls(node) == ["systemctl try-reload-or-restart ssh.service"]
 
 
-SHOWN = "\n".join(f"{key.lower()} {value}" for key, value in sshd.SETTINGS.items())
+SHOWN = "\n".join(f"{key.lower()} {value}" for key, value in sshd_config.SETTINGS.items())
 REFUSED = "echo 'ops@10.77.0.11: Permission denied (publickey).' >&2; exit 255"
 
 
@@ -219,14 +219,14 @@ REFUSED = "echo 'ops@10.77.0.11: Permission denied (publickey).' >&2; exit 255"
 def test_the_proof(node: Path, shows: str, answers: str, fault: str) -> None:
     stand_in(node, "sshd", f"echo 'port 22'; echo '{shows}'")
     stand_in(node, "ssh", answers)
-    done = run(sshd.proof(RACK, "10.77.0.11"), node)
+    done = run(sshd_config.proof(RACK, "10.77.0.11"), node)
     assert (done.returncode == 0) == (not fault), done.stdout
     assert fault in done.stdout
 
 
 def test_where_sshd_is_left_alone_the_login_is_the_proof() -> None:
     rack = loaded(changed(SWITCH, ("  known_hosts: known_hosts", "  known_hosts: known_hosts\n  hardening: false")))
-    assert sshd.proof(rack, "10.77.0.11") == "true"
+    assert sshd_config.proof(rack, "10.77.0.11") == "true"
 
 
 def test_ssh_that_does_not_read_the_drop_in_is_reported(node: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.access import sshd, sshd_apply
+from roles.access import sshd_apply, sshd_config
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.fakenode import Answers, Ended, run
 from tests.unit.roles.cases import DEPLOYS, node_of, rack_of
@@ -27,7 +27,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def factory(kind: type[Answers] = Answers, **knobs: Any) -> Answers:
     """A node whose sshd is as it comes."""
-    late = {sshd.DROPIN: None, "access-sshd": "authorizedkeysfile .ssh/authorized_keys\n"}
+    late = {sshd_config.DROPIN: None, "access-sshd": "authorizedkeysfile .ssh/authorized_keys\n"}
     return kind(node_of("access") | late, **knobs)
 
 
@@ -89,11 +89,11 @@ def test_after_a_failure_no_other_is_touched(fault: str) -> None:
     ],
 )
 def test_the_line_that_reads_drop_ins(line: str, right: bool) -> None:
-    assert (sshd.dropin_blockers(loaded(SWITCH), f"/etc/ssh/sshd_config:1:{line}\n") == []) == right
+    assert (sshd_config.dropin_blockers(loaded(SWITCH), f"/etc/ssh/sshd_config:1:{line}\n") == []) == right
 
 
 def test_an_include_behind_a_match_does_not_count() -> None:
-    reported = sshd.dropin_blockers(
+    reported = sshd_config.dropin_blockers(
         loaded(SWITCH),
         "/etc/ssh/sshd_config:1:Match all\n/etc/ssh/sshd_config:2:Include /etc/ssh/sshd_config.d/*.conf\n",
     )

@@ -20,9 +20,9 @@ from serving.desired import LockedUnit
 from serving.engines.memory_fit import Parallel
 from serving.engines.vllm import INSIDE_AUTOTUNE
 from serving.fit import fitting_counts, parallel_of, record_shape, unit_fit, weight_size
-from serving.kinds import surplus_ranks
 from serving.launch import RankLaunch, launches
 from serving.options import served_units
+from serving.unit_kinds import surplus_ranks
 from sparkrack.serving.export import lws, ray
 from sparkrack.serving.export.source import ExportError, export_source
 from tests.serving.serve_modules import serve_causes

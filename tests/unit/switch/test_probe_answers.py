@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.routeros.menus import BRIDGE, BRIDGE_PORT, ETHERNET, PFC, PROFILE, QOS_PORT, QUEUE, SETTINGS
-from switch.probe import _children
+from switch.accept_record import _children
 from switch.probe_answers import NOT_ASKED, QUESTIONS, probe_answers
 from tests.unit.switch.rows import factory
 

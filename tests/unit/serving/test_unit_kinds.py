@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.model.model_lock import ModelFile, ModelRecord
-from serving import kinds
+from serving import unit_kinds
 from serving.engines.option_table import table
 from serving.fit import parallel_of, record_shape, unit_fit, weight_size
 from serving.launch import rank_argv
@@ -293,7 +293,7 @@ def recorded(config: dict[str, Any] | str, *paths: str, weights: int = 0) -> Mod
 def test_the_dimension_is_the_hidden_size_of_the_lock_file_unless_something_may_change_it(
     file: str, record: ModelRecord, expected: int
 ) -> None:
-    assert kinds.dimension(served(file), record) == expected
+    assert unit_kinds.dimension(served(file), record) == expected
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_whether_a_small_unit_that_pools_fits_is_unknown_until_it_is_measured() 
 
 def test_a_unit_that_pools_cannot_be_measured_by_the_generation_of_text() -> None:
     for kind in KINDS:
-        fault = kinds.bench_fault(served(vllm(kind=kind)))
+        fault = unit_kinds.bench_fault(served(vllm(kind=kind)))
         expected = f"unit qwen has kind: {kind}, and what is measured is how an engine generates text"
         assert fault == (expected if kind in ("embedding", "score") else "")
 
@@ -376,7 +376,7 @@ def test_a_unit_that_pools_cannot_be_measured_by_the_generation_of_text() -> Non
 def test_what_the_gateway_is_asked_for_is_of_the_kind_of_the_unit(
     kind: str, path: str, keys: set[str], answer: object
 ) -> None:
-    asked, body, word = kinds.request(served(vllm(kind=kind)))
-    assert (asked, body.keys()) == (path, keys)
+    asked, body, word = unit_kinds.request(served(vllm(kind=kind)))
+    assert (asked, set(body)) == (path, keys)
     assert word in json.dumps(answer)
     assert word not in json.dumps({"error": {"message": "The model does not support it.", "code": 404}})
