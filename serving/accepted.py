@@ -45,7 +45,7 @@ def accepted_options(unit: ServedUnit) -> Mapping[str, str]:
     An option that the launcher sets itself is never accepted, nor is any where no release of the table judges.
     """
     args = {key: plain_argument(value) for key, value in unit.args.items()}
-    if not unit.accept.keys() & args.keys():
+    if not unit.accept.keys() & args.keys() or ENGINES[unit.engine].table is None:
         return {}
     try:
         render(unit.family, unit.version, args)

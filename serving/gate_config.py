@@ -170,7 +170,7 @@ def memory(
     add, floor = int(_host_gib(unit, record, ranks) * 2**30), mebibytes(given) * 2**20 if given else 0
     if unit.memory is not None:
         return {"share": unit.memory, "add": add, "floor": floor}
-    if (needed := needed_bytes(unit, record)) is not None:
+    if (needed := needed_bytes(unit, record, further)) is not None:
         return {"bytes": needed + add, "floor": floor}
     demand, _ = demand_of(unit)
     weights = sum(one.size if (known := weight_size(one)) is None else known for one in (record, *further.values()))

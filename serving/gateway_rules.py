@@ -9,9 +9,11 @@ from difflib import get_close_matches
 from core.model.cabling import Cabling, Leg
 from core.model.errors import Path, RuleViolation, printable_line
 from core.model.partial_rack import PartialRack
+from serving.engines.registry import ENGINES
 from serving.gateway_router import units_by_model
 from serving.options import ServingGateway, ServingOptions
 from serving.rules import known_ports, port_problem
+from serving.unit_ports import master_port
 
 _HERE: Path = ("serving", "gateway")
 
@@ -50,19 +52,26 @@ def shared_names(serving: ServingOptions) -> Iterator[RuleViolation]:
         for other in others:
             named = "served-model-name" in serving.units[other].args
             place = ("args", "served-model-name") if named else ("model",)
+            name_it = f"args: {{served-model-name: {other}}}"
+            if not ENGINES[serving.units[other].engine].package:
+                name_it = "another name in models for its model, and that name at model"
             yield RuleViolation(
                 ("serving", "units", other, *place),
                 f"unit {first} serves {printable_line(name)}, too, and a client of the gateway names the model alone",
-                f"write args: {{served-model-name: {other}}}, or one slot for units of which one is up at a time",
+                f"write {name_it}, or one slot for units of which one is up at a time",
             )
 
 
 def _unit_ports(partial: PartialRack, serving: ServingOptions, gateway: ServingGateway) -> dict[int, str]:
-    """The ports of coordinators and APIs on the node of the gateway."""
+    """The ports of coordinators, ranks and APIs on the node of the gateway."""
     here = [one for one in serving.units.values() if gateway.node in one.ranks(partial.nodes)[:1]]
     coordinators = {
         serving.port + number: "a port of the coordinators (serving.port)" for number in range(max(1, len(here)))
     }
+    for one in here:
+        meeting = master_port(serving.units, partial.nodes, one)
+        meets = ENGINES[one.engine].ports(len(one.ranks(partial.nodes)), meeting)
+        coordinators |= {port: f"{what} of unit {one.name}" for port, what in meets.items()}
     return coordinators | {one.api.port: f"the port of the API of unit {one.name}" for one in here}
 
 

@@ -450,7 +450,7 @@ class ServedUnit(Section):
     @property
     def served_names(self) -> tuple[str, ...]:
         """The names by which clients may ask for the model."""
-        given = self.args.get("served-model-name", self.model)
+        given = self.args.get("served-model-name", self.model) if ENGINES[self.engine].package else self.model
         return tuple(map(str, given)) if isinstance(given, tuple) and given else (str(given),)
 
     def ranks(self, nodes: Sequence[str] | Mapping[str, object]) -> tuple[str, ...]:

@@ -113,7 +113,9 @@ def check(partial: PartialRack, serving: ServingOptions, cabling: Cabling) -> It
     fits = {}
     for unit in serving.units.values():
         record, reserved = partial.records.get(unit.model), reserved_gib(partial.options.get)
-        fits[unit.name] = declared_fit.declared_fit(unit, record, reserved) or _found_fit(partial, unit, record)
+        further = further_models(unit, partial.records)
+        declared = declared_fit.declared_fit(unit, record, further, reserved)
+        fits[unit.name] = declared or _found_fit(partial, unit, record)
     yield from check_shared_nodes(partial, serving, fits)
     yield from _coordinator_port(partial, serving)
     for unit in serving.units.values():
@@ -147,7 +149,8 @@ def _unit(
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
     record = partial.records.get(unit.model)
-    yield from declared_fit.rules(unit, record, reserved_gib(partial.options.get))
+    further = further_models(unit, partial.records)
+    yield from declared_fit.rules(unit, record, further, reserved_gib(partial.options.get))
     found = _found_fit(partial, unit, record)
     yield from _host_memory(partial, unit, found)
     if record:
@@ -512,7 +515,7 @@ def _unknowns(
 ) -> Iterator[RuleViolation]:
     record = records.get(unit.model)
     if ENGINES[unit.engine].weights:
-        yield from declared_fit.notes(unit, record, reserved)
+        yield from declared_fit.notes(unit, record, further_models(unit, records), reserved)
         return
     if record is None:
         yield RuleViolation(

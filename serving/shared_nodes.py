@@ -21,7 +21,7 @@ from serving.engines.engine import RAY_PORT
 from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB, OVERHEAD_GIB
 from serving.fit import UnitFit, host_memory_of, parallel_of
 from serving.options import ServedUnit, ServingOptions, served_units
-from serving.unit_ports import Nodes, coordinator_port, master_port
+from serving.unit_ports import MASTER_PORT, Nodes, coordinator_port, master_port
 
 Fits = Mapping[str, UnitFit | None]
 """The memory of each unit by name; None where the lock file has no record of its model."""
@@ -156,7 +156,8 @@ def _ports(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolat
         fixed = {RAY_PORT: "the port of Ray"} | {
             master_port(units, nodes, one): f"where the ranks of unit {one.name} find each other" for one in same
         }
-        if own in fixed and own != serving.port:
+        # The first port is judged with those of each unit.
+        if own in fixed and (own != serving.port or own not in (MASTER_PORT, RAY_PORT)):
             yield RuleViolation(
                 ("serving", "port"),
                 f"the coordinator of unit {unit.name}, one port after that of the unit before it on {head[0]}, would "

@@ -77,7 +77,8 @@ def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
 
 # claim: watch.engine-metrics
 def watched_units(rack: Rack) -> Iterator[ServedUnit]:
-    """Yield the units whose metrics the server can read: those that are to run, and answer where the server is."""
+    """Yield the units whose metrics the server can read: those that are to run, or may by `serve use`, and answer where
+    the server is."""
     at, address = desired.server(rack), desired.server_address(rack)
     for unit in served_units(rack).values():
         head = unit.ranks(rack.nodes)[0]
@@ -87,5 +88,5 @@ def watched_units(rack: Rack) -> Iterator[ServedUnit]:
             "fabric": at is not None,
             "local": at is not None and at.name == head,
         }[unit.api.listen]
-        if unit.state == "up" and reachable and unit.has_open_metrics:
+        if (unit.state == "up" or unit.slot) and reachable and unit.has_open_metrics:
             yield unit

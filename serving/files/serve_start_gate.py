@@ -103,7 +103,9 @@ class Gate:
         for name, one in checks.items():
             if self.wanted[name] is not None:
                 one(self.wanted[name])
-        self.gpu()
+        # The look of another unit's gate at CUDA is a process that uses the GPU, too.
+        with self.others.one_gate_at_a_time():
+            self.gpu()
         if together and not anyway:
             start.check_kernel_log()
         self.echoes(self.wanted["echoes"])

@@ -123,7 +123,7 @@ def _shared(
 ) -> tuple[NodeSumRecord, ...]:
     units = served_units(rack)
     fits = {
-        name: declared_fit(unit, record := records.get(unit.model), reserved)
+        name: declared_fit(unit, record := records.get(unit.model), further_models(unit, records), reserved)
         or found_fit(
             unit, record, further_models(unit, records), calibrations.get(name), images.get(unit.image), reserved
         )
@@ -159,7 +159,7 @@ def _record(
         fits="unknown",
         reason=f"the lock file has no record of {unit.model}",
     )
-    if sums := declared_fit(unit, record, reserved):
+    if sums := declared_fit(unit, record, further, reserved):
         return _declared(unit, found, sums)
     if record is None:
         return found

@@ -40,7 +40,7 @@ NODE_QUERIES: Mapping[str, str] = {
 }
 """One value a node."""
 UNIT_QUERIES: Mapping[str, str] = {
-    "up": 'max by (unit) (up{job=~"vllm|sglang"})',
+    "up": 'max by (unit) (up{unit!=""})',
     "running": "sum by (unit) (vllm:num_requests_running or sglang:num_running_reqs)",
     "waiting": "sum by (unit) (vllm:num_requests_waiting or sglang:num_queue_reqs)",
     "cache": "max by (unit) (vllm:kv_cache_usage_perc or sglang:token_usage)",

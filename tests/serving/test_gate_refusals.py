@@ -138,6 +138,12 @@ def _held_lock(stage: Stage) -> dict[str, Any]:
     return {}
 
 
+def _held_lock_before_the_gpu(stage: Stage) -> dict[str, Any]:
+    """The look of another unit's gate at CUDA would be a process that uses the GPU."""
+    _held_lock(stage)
+    return stage.together("nvidia-smi", "echo 1234, python3")
+
+
 def _no_mark(stage: Stage) -> dict[str, Any]:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
@@ -385,6 +391,9 @@ TABLE: dict[str, Refusal] = {
     ),
     "loading, note": Refusal(_no_mark, "No space left on device", "look at `df /run`"),
     "gate of another unit": Refusal(_held_lock, "has not ended on this node within 0 s", "start qwen when that unit"),
+    "gate of another unit before the GPU": Refusal(
+        _held_lock_before_the_gpu, "has not ended on this node within 0 s", "start qwen when that unit"
+    ),
     "proof, low": Refusal(lambda s: s.peer(ROW.format("40.00")), "40.0 Gbit/s, at least 80", TOOL),
 }
 

@@ -65,10 +65,15 @@ def argv(place: RankPlace) -> list[str]:
 
 
 def weights(unit: ServedUnit, files: Mapping[str, int]) -> float | None:
-    """Return the bytes of the files that the server reads; None where one of them is not known."""
+    """Return the bytes of the files that the server reads; None where one of them is not known.
+
+    Args:
+        unit: the unit.
+        files: the sizes of the files of its models, by the path in the container.
+    """
     named = [value for value in unit.args.values() if isinstance(value, str)]
-    inside = f"/models/{unit.model}/"
-    wanted = [*parts(unit.gguf or ""), *(word.removeprefix(inside) for word in named if word.startswith(inside))]
+    wanted = [f"/models/{unit.model}/{part}" for part in parts(unit.gguf or "")]
+    wanted += [word for word in named if word.startswith("/models/")]
     sizes = [files.get(path) for path in dict.fromkeys(wanted)]
     return None if None in sizes else float(sum(size for size in sizes if size is not None))
 

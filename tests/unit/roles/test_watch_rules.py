@@ -219,7 +219,7 @@ N1, H1 = 'job="node",node="spark1"', 'job="node",node="spark1",device="enp1s0f1n
 HALF_TO = {**HALF1, "peer": "spark2"}
 TO2 = f'{H1},peer="spark2"'
 STARTING = f'sparkrack_unit_state{{{N1},unit="qwen",state="starting"}}'
-STOPPED = f'sparkrack_unit_state{{{N1},unit="qwen",state="stopped"}}'
+STOPPED = f'sparkrack_unit_state{{{N1},unit="qwen",state="down"}}'
 DEADLINE = f'sparkrack_unit_start_deadline_timestamp_seconds{{{N1},unit="qwen"}}'
 """Until when the coordinator of the unit lets it start."""
 QWEN = {"job": "vllm", "node": "spark1", "unit": "qwen"}

@@ -10,6 +10,7 @@ from core.model import Rack
 from core.model.role import reserved_gib
 from roles.memory.options import MemoryOptions
 from roles.rdma.options import socket_addresses
+from roles.watch.scrape import watched_units
 from serving import unit_ports
 from serving.launch import rank_argv
 from serving.options import served_units
@@ -156,6 +157,35 @@ def test_the_port_of_a_second_coordinator_is_free() -> None:
             "use 29501, where the ranks of unit one find each other; write another, like 29400"
         )
     ]
+
+
+def test_the_ranks_of_a_second_unit_take_no_port_of_the_coordinators_or_the_gateway() -> None:
+    """The first unit's coordinator has serving.port itself, and the second one's ranks meet at 29521."""
+    units = {"one": on(8000, memory=0.3, **BOTH), "two": on(8001, memory=0.3, **BOTH)}
+    (found,) = refusals(text(units, port=29521))
+    assert "unit one" in found
+    assert "29521, where the ranks of unit two find each other" in found
+    gateway = {"node": "n0", "port": 29521, "keys": {"alice": {"env": "ALICE"}}}
+    for name, one in units.items():
+        one["args"] = {"served-model-name": name}
+        one["api"] = {**one["api"], "listen": "management"}
+    (found,) = refusals(text({}, serving={"units": units, "gateway": gateway}))
+    assert "29521 is already where the ranks meet of unit two" in found
+
+
+def test_the_watch_scrapes_each_unit_of_a_slot_so_that_serve_use_changes_no_file_of_it() -> None:
+    states = ("up", "down")
+    found = []
+    for first, second in (states, states[::-1]):
+        units = {
+            "one": on(8000, slot="main", state=first),
+            "two": on(8001, slot="main", state=second),
+        }
+        for one in units.values():
+            one["api"] = {**one["api"], "listen": "management"}
+        rack = loaded(text(units, watch={"server": "n1"}))
+        found.append([unit.name for unit in watched_units(rack)])
+    assert found == [["one", "two"]] * 2
 
 
 def test_a_unit_of_sglang_beside_another_one_is_warned_of() -> None:

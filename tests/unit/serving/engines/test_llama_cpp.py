@@ -117,6 +117,24 @@ def test_the_fit_counts_all_parts_of_the_file_and_nothing_else() -> None:
     assert "qwen needs 123.0 GiB a node (weights 40.0, keys and values 75.0, overhead 8.0)" in found
 
 
+def test_the_fit_counts_the_files_of_a_further_model_that_args_name() -> None:
+    models = {"qwen": files(*PARTS), "other": files("draft.gguf")}
+    draft = {"also": ["other"], "args": {"spec-draft-model": "/models/other/draft.gguf"}}
+    assert refusals(text({"one": llama(kv="60G", **draft)}), models) == []
+    (found,) = refusals(text({"one": llama(kv="75G", **draft)}), models)
+    assert "qwen needs 123.0 GiB a node (weights 40.0, keys and values 75.0, overhead 8.0)" in found
+
+
+def test_two_units_of_one_model_need_another_name_of_it_at_the_gateway() -> None:
+    gateway = {"node": "n1", "keys": {"alice": {"env": "ALICE"}}}
+    units = {
+        "one": llama(kv="2G", api={"listen": "management"}),
+        "two": llama(kv="2G", api={"port": 8001, "listen": "management"}),
+    }
+    (found,) = refusals(text({}, serving={"units": units, "gateway": gateway}))
+    assert "write another name in models for its model, and that name at model, or one slot" in found
+
+
 def test_a_file_that_the_lock_file_lacks_is_refused() -> None:
     (found,) = refusals(text({"one": llama()}), {"qwen": files(*PARTS[:2])})
     assert "serving.units.one.gguf @ gguf: " in found
