@@ -109,7 +109,8 @@ def test_machines_that_no_option_names_are_asked_for(tmp_path: Path, nodes: dict
     person.answers("is spark1 (127.0.89.11) a node of this rack?", "y" if right else "n")
     if not right:
         person.answers("a node, as NAME=ADDRESS", "spark1=ten")
-        person.answers("ten is not an IPv4 address", "spark1=127.0.89.11")
+        person.answers("a node, as NAME=ADDRESS", "spark1=127.0.89.11")
+        assert "ten is not an IPv4 address" in person.shown
     person.answers("are these the host keys of spark1", "y")
     assert person.ends() == 0, person.shown
     assert list(load(out).nodes) == ["spark1"]

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.contact.nodes import free_port
-from tests.serving.engines import ENGINE, STAND_IN, EngineOfTests
+from tests.serving.engines import ENGINE, STAND_IN, EngineOfTests, engine_metrics
 from tests.serving.serve_modules import serve_answers, serve_probe, serve_unit
 from tests.serving.serving_rack import PATIENCE, ServingRack
 from tests.serving.test_busy import ProbedEngine, probed  # noqa: F401 - a fixture
@@ -65,7 +65,7 @@ class PoolingEngine:
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-        changes = {"api": {"address": "127.0.0.1", "port": port}, "engine": engine}
+        changes = {"api": {"address": "127.0.0.1", "port": port}, "metrics": engine_metrics(engine)}
         self.unit: Any = serve_unit.load_unit(written(folder, MINIMAL | changes))
         self.url = f"http://127.0.0.1:{port}"
         until = time.monotonic() + PATIENCE
