@@ -250,6 +250,28 @@ class _Section:
             raise ServeError(f"{self.place}: unknown key {', '.join(map(repr, sorted(self.values)))}")
 
 
+def _probe_of(probe: _Section, metrics: _Section) -> UnitProbe:
+    """Return what a unit is asked for, from the sections `probe` and `metrics`."""
+    default = UnitProbe()
+    return UnitProbe(
+        probe.one_of("kind", *KINDS, default=default.kind),
+        probe.text("prompt", default.prompt),
+        probe.take("answer", str, str.isprintable, "a text", default.answer),
+        probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
+        metrics.names("counters"),
+        metrics.names("gauges"),
+        probe.flag("tool", default.tool),
+        probe.take(
+            "dimension",
+            int,
+            lambda number: 0 <= number <= LARGEST_DIMENSION,
+            f"0 to {LARGEST_DIMENSION}",
+            default.dimension,
+        ),
+        probe.flag("named", default.named),
+    )
+
+
 def load_unit(path: str) -> ServedUnit:
     """Read a unit file. Raises ServeError with its path, the key and what is expected."""
     try:
@@ -272,7 +294,6 @@ def load_unit(path: str) -> ServedUnit:
     api, key_file = top.endpoint("api")
     probe = _Section(f"{path}: probe", top.values.pop("probe", {}))
     metrics = _Section(f"{path}: metrics", top.values.pop("metrics", {}))
-    default = UnitProbe()
     unit = ServedUnit(
         name=name,
         model=top.text("model"),
@@ -285,23 +306,7 @@ def load_unit(path: str) -> ServedUnit:
         service=top.text("service", f"sparkrack-serve-{name}.service"),
         systemctl=top.words("systemctl", ["systemctl"]),
         journalctl=top.words("journalctl", ["journalctl"]),
-        probe=UnitProbe(
-            probe.one_of("kind", *KINDS, default=default.kind),
-            probe.text("prompt", default.prompt),
-            probe.take("answer", str, str.isprintable, "a text", default.answer),
-            probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
-            metrics.names("counters"),
-            metrics.names("gauges"),
-            probe.flag("tool", default.tool),
-            probe.take(
-                "dimension",
-                int,
-                lambda number: 0 <= number <= LARGEST_DIMENSION,
-                f"0 to {LARGEST_DIMENSION}",
-                default.dimension,
-            ),
-            probe.flag("named", default.named),
-        ),
+        probe=_probe_of(probe, metrics),
         requests=metrics.names("requests"),
         times=top.numbers("times", ServeTimes),
         restart=top.numbers("restart", RestartBudget),

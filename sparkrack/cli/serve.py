@@ -30,7 +30,6 @@ from serving.launch import RankLaunch, launches
 from serving.options import select_unit, served_units
 from serving.shared_nodes import container_ceiling
 from sparkrack.cli.options import json_option, rack_option
-from sparkrack.cli.render_serve_check import COUNTS, show_model, show_units
 from sparkrack.cli.serve_bench import bench
 from sparkrack.cli.serve_calibrate import calibrate
 from sparkrack.cli.serve_export import export_unit
@@ -40,6 +39,7 @@ from sparkrack.cli.serve_start_stop import recreate, restart, start, stop
 from sparkrack.cli.serve_status import status
 from sparkrack.cli.serve_use import use
 from sparkrack.serving.check_units import WeightSource, check_units, model_record, recorded_model
+from sparkrack.serving.render_check import COUNTS, show_model, show_units
 
 _UNITS = {"G": 10**9, "GB": 10**9, "GIB": 2**30, "T": 10**12, "TB": 10**12, "TIB": 2**40}
 

@@ -32,6 +32,8 @@ i=$(timeout {TOOL_SECONDS} docker ps -q --no-trunc) || exit 9
 """Prints the units that the node has files of, and the command of each running container. Its environment, which may
 hold secrets, does not leave the node.
 """
+_ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
+"""Engines by what the names of their metrics begin with."""
 _ENGINE = re.compile(
     r"(?:^|[\s/'\"])vllm\s+serve\b|\bvllm\.entrypoints\.|\bsglang\.launch_server\b|(?:^|[\s/'\"])sglang\s+serve\b"
 )
@@ -98,14 +100,20 @@ def _installed_unit(name: str = "", described: str = "", gate: str = "") -> Inst
         unit, checks = (json.loads(base64.b64decode(raw, validate=True)) for raw in (described, gate))
         return InstalledUnit(
             name=str(unit["name"]),
-            engine=str(unit["engine"]),
+            engine=_engine_of(unit["metrics"]),
             nodes=tuple(str(rank["node"]) for rank in unit["ranks"]),
             image=str(checks["image"]["name"]),
             model=str(checks["model"]["name"]),
             port=int(unit["api"]["port"]),
         )
-    except (binascii.Error, ValueError, KeyError, TypeError):
+    except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"the files of unit {name[:40]!r} are not those of sparkrack") from None
+
+
+def _engine_of(metrics: Mapping[str, Any]) -> str:
+    """Return the engine of a unit by the names of its metrics; custom for others."""
+    names = [str(name) for kind in ("counters", "requests") for name in metrics.get(kind, ())]
+    return _ENGINES.get(names[0].partition(":")[0], "custom") if names else "custom"
 
 
 def _container(row: Any) -> EngineContainer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import click
 from rich.console import Console
 from rich.table import Table
 
@@ -74,10 +73,12 @@ def show_model(
     words = {"option": "as given", "lock file": "from the lock file", "config": "counted from the configuration"}[
         source
     ]
-    click.echo(
+    console = Console(highlight=False, markup=False)
+    print_sentence(
+        console,
         (f"{count:.1f} billion parameters, " if count else "an unknown number of parameters, ")
         + (f"{size / 1e9:.1f} GB of weights ({words}); " if size is not None else "weights of unknown size; ")
-        + f"{demand.context} tokens in {demand.kv_format}, {demand.sequences} sequences"
+        + f"{demand.context} tokens in {demand.kv_format}, {demand.sequences} sequences",
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("nodes", justify="right")
@@ -102,21 +103,23 @@ def show_model(
             one.verdict,
             "-" if cache else str(one.context_left),
         )
-    print_whole(Console(highlight=False), table)
+    print_whole(console, table)
     reasons: dict[str, list[int]] = {}
     for nodes, one in fits.items():
         if one.reason:
             reasons.setdefault(f"{one.verdict}: {one.reason}", []).append(nodes)
     for reason, numbers in reasons.items():
-        click.echo(f"{', '.join(map(str, numbers))} node{'' if numbers == [1] else 's'}: {reason}")
+        print_sentence(console, f"{', '.join(map(str, numbers))} node{'' if numbers == [1] else 's'}: {reason}")
     fitting = [str(count) for count, one in fits.items() if one.verdict in ("yes", "tight")]
     limits = f"yes up to {COMFORTABLE_SHARE:.0%}, tight up to {HIGHEST_SHARE:.0%} of {MEMORY_GIB} GiB"
     if fitting:
-        click.echo(f"It fits on {', '.join(fitting)} node{'' if fitting == ['1'] else 's'} ({limits})")
+        print_sentence(console, f"It fits on {', '.join(fitting)} node{'' if fitting == ['1'] else 's'} ({limits})")
         return
     if any(one.verdict == "unknown" for one in fits.values()):
-        click.echo(f"Whether it fits is unknown ({limits})")
+        print_sentence(console, f"Whether it fits is unknown ({limits})")
         return
     possible = fits_on(shape, demand, weights, COUNTS)
     others = [str(count) for count, one in possible.items() if one.verdict in ("yes", "tight")]
-    click.echo(f"It does not fit ({limits}); it fits on {', '.join(others) or 'no number of nodes up to 8'}")
+    print_sentence(
+        console, f"It does not fit ({limits}); it fits on {', '.join(others) or 'no number of nodes up to 8'}"
+    )
