@@ -9,9 +9,12 @@ from typing import Any
 
 import click
 
+from core.model import SecretError, load
+from core.model.errors import printable_line
+from core.model.fields import seconds
 from serving.options import select_unit
 from sparkrack.cli.options import rack_option, units
-from sparkrack.terminal.startup_notice import loading
+from sparkrack.serving.unit_journals import UnitJournals
 
 
 class _Since(click.ParamType[int]):
@@ -20,8 +23,6 @@ class _Since(click.ParamType[int]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from core.model.fields import seconds
-
         try:
             return seconds(str(value))
         except ValueError:
@@ -49,11 +50,6 @@ def logs(unit: str, rank: int | None, since: int, follow: bool, rack: Path) -> N
 
     Exit 0, or 1 when a node gives no journal: the others are printed.
     """
-    with loading():
-        from core.model import SecretError, load
-        from core.model.errors import printable_line
-        from sparkrack.serving.unit_journals import UnitJournals
-
     found = load(rack)
     chosen = select_unit(found, unit)
     nodes = chosen.ranks(found.nodes)
