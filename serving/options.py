@@ -330,8 +330,8 @@ class ServingKeyForm(Section):
 
 class ServingCustom(Section):
     """An engine that no table knows: `command` of each rank, or of the head alone where the others have
-    `worker_command`. In its words {model} {name} {rank} {nodes} {head} {host} {port} {context} {sequences} stand for
-    values of the unit.
+    `worker_command`. In its words {model} {name} {rank} {nodes} {head} {meeting} {host} {port} {context} {sequences}
+    stand for values of the unit; {meeting} is the port of the head by which ranks find each other.
 
     `key`: how it gets the key of its API. `progress`: counters of its /metrics that rise while it computes. `requests`:
     two gauges, of requests that run and that wait. `weights`: what each node loads.

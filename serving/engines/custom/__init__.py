@@ -30,6 +30,7 @@ def argv(place: RankPlace) -> list[str]:
         "rank": str(place.rank),
         "nodes": str(place.ranks),
         "head": str(place.head),
+        "meeting": str(place.meeting),
         "host": str(place.api),
         "port": str(unit.api.port),
         "context": str(unit.context),

@@ -13,7 +13,7 @@ from core.model.written_secrets import written_secret
 if TYPE_CHECKING:
     from serving.options import ServedUnit
 
-PLACEHOLDERS = ("model", "name", "rank", "nodes", "head", "host", "port", "context", "sequences")
+PLACEHOLDERS = ("model", "name", "rank", "nodes", "head", "meeting", "host", "port", "context", "sequences")
 PLACEHOLDER = re.compile(r"(?<!\$)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """A name in braces. JSON has no such thing, and `${NAME}` is a variable of a shell."""
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")

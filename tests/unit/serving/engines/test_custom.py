@@ -67,9 +67,9 @@ def test_each_placeholder_has_its_value_on_each_rank() -> None:
 
 
 def test_the_workers_have_a_command_of_their_own() -> None:
-    words = ["worker", "--join", "{head}:50052"]
+    words = ["worker", "--join", "{head}:{meeting}"]
     head, worker = ranks(custom({"worker_command": words, "command": ["serve", "{host}:{port}"]}))
-    assert (head.argv[:2], worker.argv) == (("serve", "127.0.0.1:8000"), ("worker", "--join", "10.77.0.11:50052"))
+    assert (head.argv[:2], worker.argv) == (("serve", "127.0.0.1:8000"), ("worker", "--join", "10.77.0.11:29501"))
     assert worker.docker[worker.docker.index("--entrypoint") + 1] == "worker"
 
 
@@ -79,7 +79,7 @@ def test_braces_that_are_no_placeholder_stay_as_they_are() -> None:
     assert head.argv[1:4] == ('{"draft": {"tokens": 3}}', "${HOME}", "{}")
 
 
-KNOWN = "write one of {model}, {name}, {rank}, {nodes}, {head}, {host}, {port}, {context}, {sequences}"
+KNOWN = "write one of {model}, {name}, {rank}, {nodes}, {head}, {meeting}, {host}, {port}, {context}, {sequences}"
 PLACE = "serving.units.one.custom.command.20"
 
 
