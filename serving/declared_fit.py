@@ -89,6 +89,9 @@ def notes(unit: ServedUnit, record: ModelRecord | None, further: Further, reserv
                 "correct the path, or list it at models.NAME.files",
             )
         yield RuleViolation(("model",), f"whether {unit.model} fits is unknown: {what}", right)
+    elif unit.fit and not found.fits:
+        what = f"{unit.model} needs {found.fit.total:.1f} GiB a node ({found.sum}), and may have {found.allowed:.1f}"
+        yield RuleViolation(("model",), what, f"accepted by fit.override: {unit.fit.override}")
     else:
         what = f"whether {unit.model} fits is as true as the sizes that are declared: {found.sum} GiB a node"
         yield RuleViolation(("model",), what, "measure it at its first start, with `free` before and after")

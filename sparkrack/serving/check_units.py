@@ -40,7 +40,7 @@ class UnitFitRecord(BaseModel):
 
     `fits`: accepted is a no, or an unknown, that fit.override overrides; with unknown the total is what is known of it.
     `host`: what options take of the host's memory, which is the same memory. `allowed`: what the unit lets the engine
-    take of a node. `weights_from`: the lock file, or counted from the configuration where it has no sizes.
+    take of a node. `weights_from`: the lock file, counted from the configuration where it has no sizes, or declared.
     `not_calibrated`: why the calibration in the lock file does not count; empty if it counts, or there is none.
     """
 
@@ -52,7 +52,7 @@ class UnitFitRecord(BaseModel):
     fits: Literal["yes", "no", "accepted", "unknown"]
     reason: Text
     weights: float | None = None
-    weights_from: Literal["lock file", "config"] | None = None
+    weights_from: Literal["lock file", "config", "declared"] | None = None
     kv: float | None = None
     state: float | None = None
     overhead: float | None = None
@@ -209,6 +209,7 @@ def _declared(unit: ServedUnit, found: UnitFitRecord, sums: UnitFit) -> UnitFitR
             "fits": "accepted" if accepted else sums.verdict,
             "reason": f"{reason}; accepted: {unit.fit.override}" if accepted and unit.fit else reason,
             "weights": None if sums.fit.unknown else round(sums.fit.weights, 3),
+            "weights_from": "declared" if unit.custom else "lock file",
             "kv": round(sums.fit.kv, 3) if unit.kv else None,
             "overhead": round(sums.fit.overhead, 3),
             "overhead_from": sums.overhead_from,

@@ -15,6 +15,11 @@ from sparkrack.serving.check_units import ServeUnitsRecord, WeightSource, size_o
 
 COUNTS = (1, 2, 3, 4, 8)
 """Numbers of nodes that are shown when none is named."""
+_WEIGHTS = {
+    "lock file": "from the lock file",
+    "config": "counted from the configuration",
+    "declared": "as declared",
+}
 _SOURCES = {
     "measured": "measured at the last good start",
     "declared": "as declared",
@@ -51,7 +56,7 @@ def show_units(found: ServeUnitsRecord) -> None:
 def _lines(found: ServeUnitsRecord) -> Iterator[str]:
     for one in found.units:
         if one.overhead is not None and one.overhead_from:
-            weights = "from the lock file" if one.weights_from == "lock file" else "counted from the configuration"
+            weights = _WEIGHTS.get(one.weights_from or "", "of unknown size")
             yield f"{one.unit}: weights {weights}; overhead {one.overhead:.1f} GiB, {_SOURCES[one.overhead_from]}"
         if one.not_calibrated:
             yield f"{one.unit}: the calibration in the lock file does not count: {one.not_calibrated}"

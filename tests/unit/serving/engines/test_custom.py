@@ -217,6 +217,9 @@ def test_the_sum_of_the_declared_sizes_is_what_check_shows() -> None:
     assert (found.fits, found.weights, found.overhead, found.total, found.reason) == ("yes", 60, 4, 64, "")
     rack = loaded(text({"one": custom({"weights": "110G"}, fit={"override": "it ran"})}))
     (found,) = check_units(rack, served_units(rack).values(), None).units
+    assert found.weights_from == "declared"
+    (note,) = [one for one in notes(rack, {}, {}, {}) if one.path[-1] == "model"]
+    assert note.right == "accepted by fit.override: it ran"
     assert (found.fits, found.reason) == ("accepted", "needs 118.0 GiB a node, 109.5 GiB are allowed; accepted: it ran")
     rack = loaded(text({"one": custom({"weights": None}, memory=0.8)}))
     (found,) = check_units(rack, served_units(rack).values(), None).units
