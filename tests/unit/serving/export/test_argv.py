@@ -52,7 +52,7 @@ def expanded(text: str, variables: dict[str, str]) -> str:
 
 def test_every_example_is_here() -> None:
     assert {name.partition(":")[0] for name in SOURCES if ":" in name} == {path.stem for path in EXAMPLES}
-    assert len(ON_RAY) == 4
+    assert len(ON_RAY) == 5
 
 
 def pods(one: ExportSource) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def test_a_pod_has_the_container_of_the_unit(name: str) -> None:
         bound = {
             ("--volume", f"{folders[mount['name']]['hostPath']['path']}:{target}{':ro' if mount['readOnly'] else ''}")
             for target, mount in mounts.items()
-            if mount["name"] in ("model", "cache")
+            if mount["name"] in ("model", "cache") or mount["name"].startswith("mount-")
         }
         assert bound == {entry for entry in of_the_rack(launch) if entry[0] == "--volume"}
         assert folders["fabric"]["hostPath"]["path"] == FABRIC_ENVIRONMENT
