@@ -9,15 +9,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 
+from core.advisories.advisories import known_against
 from core.model.cabling import Cabling, Leg
 from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
 from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
+from core.model.image_names import image_name
 from core.model.model_lock import ModelRecord
 from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
 from core.model.schema import Rack
 from core.model.written_secrets import written_secret
-from serving import declared_fit
+from serving import declared_fit, topology_notes
 from serving.accepted import accepted_options, engine_arguments, idle_entries
 from serving.calibration import Calibration
 from serving.container_paths import unservable
@@ -56,12 +58,8 @@ BANDWIDTH_PORTS = range(18600, 18700)
 """The ports of `sparkrack verify --bandwidth`."""
 RENDEZVOUS_SINCE = "0.11.2"
 """The first release of vLLM whose ranks find each other without Ray (--nnodes)."""
-_RAYLESS = (
-    (re.compile(r"nvcr\.io/nvidia/vllm:(\d+)\.(\d+)-"), (26, 5)),
-    (re.compile(r"(?:docker\.io/)?vllm/vllm-openai:v(\d+)\.(\d+)"), (0, 18)),
-)
-"""Images by the release from which on they have no Ray. NVIDIA's playbook installs it into theirs from 26.05 on. vLLM
-requires it up to 0.17.1 and no longer in 0.18.1, and its Dockerfile adds none (source archives of these releases)."""
+VLLM_RAY = "vllm-ray"
+"""The feature of advisories against images without Ray."""
 
 HOST_CACHES = ("hicache-ratio", "enable-hierarchical-cache", "enable-hicache", "enable-weights-cpu-backup")
 """Options of SGLang for what is as large as something on the GPU, the one that gives its size first."""
@@ -502,6 +500,7 @@ def notes(
             *_unknowns(unit, records, calibrations.get(unit.name), image, reserved),
             *_accepted(unit, records.get(unit.model)),
             *_advice(unit, gateways),
+            *topology_notes.notes(rack, unit),
         ):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
@@ -577,8 +576,8 @@ def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
 
 def _has_no_ray(image: str) -> bool:
     """Return whether an image is known to lack Ray. Of most images nothing is known before the gate looks into them."""
-    found = ((pattern.match(image), since) for pattern, since in _RAYLESS)
-    return any(match and (int(match[1]), int(match[2])) >= since for match, since in found)
+    name = image_name(image)
+    return bool(known_against(name.repository, name.tag.removeprefix("v"), (VLLM_RAY,)))
 
 
 def _way_in(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:

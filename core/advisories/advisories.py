@@ -21,6 +21,11 @@ ADVISORIES = Path(__file__).with_name("advisories.yaml")
 PAGE = "docs/reference/advisories.md"
 ROUTEROS = "RouterOS"
 NGINX = "nginx of Ubuntu 24.04"
+NVIDIA_DRIVER = "NVIDIA driver"
+KERNEL = "kernel"
+TOOLKIT = "NVIDIA container toolkit"
+WITHOUT_KHO, CDI_MODE = "a boot without kho=off", "CDI mode"
+"""Features of a node that rows name."""
 
 VersionKey = tuple[tuple[int, ...], int, int]
 

@@ -146,6 +146,13 @@ def _agreed_pin(image: ImageName, stocks: Mapping[str, LocalImages]) -> Pin | No
     identities = sorted({row.id for row in rows.values()})
     if not identities:
         return None
+    if len(identities) > 1 and (stores := _stores(rows)):
+        kept = "; ".join(f"{', '.join(nodes)} keeps it in {store} store" for store, nodes in stores.items())
+        raise ValueError(
+            f"{image.local} is one image under two IDs: {kept}; let all nodes use one store: write "
+            '{"features": {"containerd-snapshotter": true}} or false into /etc/docker/daemon.json of each, and restart '
+            "docker, which then has no image of the other store"
+        )
     if len(identities) > 1:
         having = "; ".join(
             f"{', '.join(node for node, row in rows.items() if row.id == identity)} has {short(identity)}"
@@ -157,6 +164,20 @@ def _agreed_pin(image: ImageName, stocks: Mapping[str, LocalImages]) -> Pin | No
         )
     digests = [row.digest for row in rows.values() if row.digest]
     return Pin(image.digest or (digests[0] if digests else None), identities[0])
+
+
+def _stores(rows: Mapping[str, ImageRow]) -> dict[str, list[str]]:
+    """Return the nodes by the kind of image store, where one image has two IDs for that reason alone; else nothing.
+
+    Docker's own store names an image by its configuration, containerd's by its manifest, which is its digest, too.
+    """
+    digests = {row.digest for row in rows.values()}
+    if len(digests) > 1 or None in digests:
+        return {}
+    stores: dict[str, list[str]] = {}
+    for node, row in rows.items():
+        stores.setdefault("containerd's" if row.id == row.digest else "docker's own", []).append(node)
+    return stores if len(stores) > 1 else {}
 
 
 # claim: images.stores

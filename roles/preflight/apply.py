@@ -98,7 +98,7 @@ def check_gates(facts: GateFacts) -> Changeset:
     if rack.leave:
         left = f"roles {', '.join(rack.leave)}, as leave in the rack file says"
         warnings.append(Event(EventKind.UNMANAGED, detail=left))
-    warnings += [Event(EventKind.NOTE, detail=line) for line in fleet_comparison.warnings(machine)]
+    warnings += [Event(EventKind.NOTE, detail=line) for line in fleet_comparison.warnings(rack, facts.node, machine)]
     warnings += [
         Event(EventKind.OUTLIER, detail=line) for line in fleet_comparison.differences(rack, name, facts.nodes)
     ]

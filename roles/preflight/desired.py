@@ -19,6 +19,11 @@ HOTPLUG = "/etc/nvidia/cx7-hotplug-enabled"
 # claim: lossless.driver-identity
 ECN = "ecn/roce_np/enable/3"
 """File below an interface that only NVIDIA's driver (DOCA-OFED) has; the lossless role needs it for `roce`."""
+KILLERS = ("earlyoom*", "nohang*", "oomd*", "systemd-oomd.service", "*anti-oom*")
+"""Patterns of systemd units that end processes when memory is short: of distributions, of sparkrun and eugr
+(earlyoom), and a watchdog of owners of GB10 machines (dgx-anti-oom, reported)."""
+DESKTOP = "display-manager.service"
+"""The alias of the running display manager on Ubuntu and Debian, whose default target is graphical without one, too."""
 KHO = "kho=off"
 KHO_SINCE = (7, 0)
 """Kexec HandOver is on by default from this kernel on and takes the contiguous memory that RDMA needs (reported by
@@ -49,6 +54,15 @@ class MachineFacts:
     driver: str
     firmware: str
     engine: str
+    containerd: str
+    toolkit: str
+    """Package and version of the engine, of containerd, and of NVIDIA's container toolkit; empty: not installed."""
+    toolkit_mode: str
+    """How NVIDIA's container runtime hands over the GPU: "auto", "legacy", "cdi"; empty: its file does not say it."""
+    store: str
+    """The storage driver of docker: "overlay2" of its own store, "overlayfs" of containerd's; empty: docker is down."""
+    target: str
+    """The default target of systemd; empty: unknown."""
     machine_id: str
     host_keys: Mapping[str, str]
     """Type of each host key by its text."""
@@ -62,8 +76,14 @@ class MachineFacts:
     clock: tuple[float, float]
     """By how many seconds the node's clock is ahead of the operator's: at least, at most."""
     lockers: tuple[str, ...]
-    wifi: tuple[str, ...]
-    """Wi-Fi interfaces that are up, with or without a connection."""
+    wifi: Mapping[str, tuple[str, ...]]
+    """Addresses of each Wi-Fi interface that is up, with or without a connection."""
+    tunnels: Mapping[str, tuple[str, ...]]
+    """Addresses of each tunnel (WireGuard, Tailscale) that is up."""
+    desktop: bool
+    """Whether a display manager runs."""
+    killers: tuple[str, ...]
+    """Active systemd units of others that end processes when memory is short."""
     unknown: Mapping[str, str]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 
 from gevent.lock import Semaphore
@@ -13,7 +14,7 @@ from core.ops.run_context import run_value
 from core.probes.protocol import UnknownError
 from core.util import resources
 from roles.preflight import parse
-from roles.preflight.desired import ECN, HOTPLUG, MachineFacts
+from roles.preflight.desired import DESKTOP, ECN, HOTPLUG, KILLERS, MachineFacts
 
 OS = "/etc/os-release"
 CMDLINE = "/proc/cmdline"
@@ -34,7 +35,7 @@ _LASTING = resources.shell_text(
 # Every installer locks lock-frontend, dpkg itself as well. Another file system may have a locked file of the same
 # number, so the holder must have this one open.
 # docker keeps images below its data-root, since version 29 of a new engine below containerd's.
-_NOW = resources.shell_text("roles.preflight", "files/now.sh")
+_NOW = resources.shell_text("roles.preflight", "templates/now.sh", killers=shlex.join(KILLERS), desktop=DESKTOP)
 
 host_facts.register(
     "preflight",

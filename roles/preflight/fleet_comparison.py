@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from statistics import median
 
+from core.advisories.advisories import (
+    CDI_MODE,
+    KERNEL,
+    NVIDIA_DRIVER,
+    TOOLKIT,
+    WITHOUT_KHO,
+    advisory_line,
+    known_against,
+)
 from core.model import Node, Rack
-from roles.preflight.desired import KHO, KHO_SINCE, MachineFacts
+from roles.driver.options import DriverOptions
+from roles.preflight.desired import DESKTOP, KHO, KHO_SINCE, MachineFacts
 from roles.preflight.dmi import kernel_number
 from roles.preflight.options import PreflightOptions
 
 CMDLINE = "kernel command line"
+STORE = "image store of docker"
 OWN_WORDS = (
     "BOOT_IMAGE=",
     "initrd=",
@@ -52,6 +63,12 @@ def values(node: Node, facts: MachineFacts) -> dict[str, str]:
         "NIC firmware": reported("firmware", facts.firmware),
         f"BIOS ({node.vendor})": reported("bios", facts.bios),
         "docker engine": reported("engine", facts.engine),
+        "containerd": facts.containerd or "none",
+        "NVIDIA container toolkit": facts.toolkit or "none",
+        "mode of NVIDIA's container runtime": facts.toolkit_mode or "none",
+        "default target": facts.target or "unknown",
+        # unknown where docker does not run, which its role mends
+        **({STORE: facts.store} if facts.store else {}),
     }
 
 
@@ -101,18 +118,64 @@ def differences(rack: Rack, name: str, fleet: Mapping[str, MachineFacts]) -> lis
     return found
 
 
-def warnings(facts: MachineFacts) -> list[str]:
+def warnings(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
     """Return warnings about a node by itself, which do not prevent a change."""
     found = [f"dpkg is locked now by {holder}; packages wait for it" for holder in facts.lockers]
     number = kernel_number(facts.kernel)
     if KHO in facts.cmdline and number and number < KHO_SINCE:
         found.append(f"{KHO} is on the command line of kernel {facts.kernel}, which does not need it")
+    found += known_versions(rack, facts)
+    found += [line for name, own in facts.wifi.items() if (line := _wifi(node, name, own))]
     found += [
-        f"Wi-Fi: {name} is on; its driver was reported to crash the kernel, which blocks all interfaces of the node "
-        "or, with blackbox.panic.oops, reboots it; turn it off: nmcli radio wifi off"
-        for name in facts.wifi
+        f"management: {node.address} is on {name}, a tunnel: leases, rendezvous and Ray end with it; use the address "
+        "of a cable, or declare rdma.sockets: fabric"
+        for name, own in facts.tunnels.items()
+        if str(node.address) in own
     ]
+    found += [
+        f"{unit} is active: it ends processes by figures that do not contain the GPU's memory, and a served unit then "
+        f"stops with exit code 137; the role memory has a guard of its own: systemctl disable --now {unit}"
+        for unit in facts.killers
+    ]
+    if facts.desktop:
+        found.append(
+            f"a desktop runs ({DESKTOP}): it takes 2 to 3 GiB of memory, and gnome-remote-desktop holds the GPU; "
+            "systemctl set-default multi-user.target, then reboot, if no screen is used"
+        )
     return found
+
+
+def known_versions(rack: Rack, facts: MachineFacts) -> list[str]:
+    """Return what is known against the versions that a node runs, and against the kernel that it gets.
+
+    A kernel that runs without the `kho=off` that it needs is refused by a gate.
+    """
+    toolkit = facts.toolkit.rpartition(" ")[2]
+    asked = [
+        (NVIDIA_DRIVER, facts.driver, ()),
+        (KERNEL, facts.kernel, ()),
+        (TOOLKIT, toolkit, (CDI_MODE,) if facts.toolkit_mode == "cdi" else ()),
+    ]
+    driver = rack.declared(DriverOptions)
+    if driver and driver.kernel and driver.kernel != facts.kernel and KHO not in facts.cmdline:
+        asked.append((KERNEL, driver.kernel, (WITHOUT_KHO,)))
+    return [
+        advisory_line(row, version)
+        for subject, version, features in asked
+        for row in known_against(subject, version, features)
+    ]
+
+
+def _wifi(node: Node, name: str, addresses: Collection[str]) -> str:
+    """Return what is said of a Wi-Fi interface that is up: never to turn off the one by which the node is reached."""
+    crashes = "its driver was reported to crash the kernel, which blocks all interfaces of the node or, with "
+    crashes += "blackbox.panic.oops, reboots it"
+    if str(node.address) in addresses:
+        return (
+            f"management: {node.address} is on {name}, Wi-Fi: leases, rendezvous and Ray depend on it, and {crashes}; "
+            "connect enP7s7 and use its address, or declare rdma.sockets: fabric"
+        )
+    return f"Wi-Fi: {name} is on; {crashes}; turn it off: nmcli radio wifi off"
 
 
 def duplicates(name: str, fleet: Mapping[str, MachineFacts]) -> list[str]:

@@ -82,7 +82,12 @@ def facts(texts: Texts, asked: tuple[float, float]) -> MachineFacts:
         bios=one("bios"),
         driver=one("driver"),
         firmware=_firmware(one("firmware"), unknown) if "firmware" in reported else "",
-        engine=_engine_version(reported),
+        engine=_installed(reported, "engine"),
+        containerd=_installed(reported, "containerd"),
+        toolkit=_installed(reported, "toolkit"),
+        toolkit_mode=_single_text(reported, "mode"),
+        target=_single_text(reported, "target"),
+        store=_single_text(moment, "store"),
         machine_id=_machine_id(texts.machine_id),
         host_keys=_key_values(reported),
         interfaces=frozenset(answer.text for answer in reported.get("interface", [])),
@@ -92,7 +97,10 @@ def facts(texts: Texts, asked: tuple[float, float]) -> MachineFacts:
         room={} if "room" in unknown else room(answer.text for answer in moment["room"]),
         clock=_clock_bounds(moment, asked),
         lockers=tuple(dict.fromkeys(answer.text for answer in moment.get("locked", []))),
-        wifi=tuple(answer.text for answer in moment.get("wifi", [])),
+        wifi=_interfaces(moment, "wifi"),
+        tunnels=_interfaces(moment, "tunnel"),
+        desktop="desktop" in moment,
+        killers=tuple(answer.text for answer in moment.get("killer", [])),
         unknown=unknown,
     )
 
@@ -178,10 +186,20 @@ def _firmware(text: str, unknown: dict[str, str]) -> str:
     return match[1].strip() if match else ""
 
 
-def _engine_version(reported: Mapping[str, list[ProbeAnswer]]) -> str:
-    """The engine's package and version; dpkg-query fails when it knows one of the two names only."""
-    for answer in reported.get("engine", []):
-        match = re.search(r"(?<!\S)installed (docker-ce|docker\.io) (\S+)", answer.text)
+def _installed(reported: Mapping[str, list[ProbeAnswer]], question: str) -> str:
+    """The installed package and its version; dpkg-query fails when it knows one of two names only."""
+    for answer in reported.get(question, []):
+        match = re.search(r"(?<!\S)installed ([a-z0-9.+-]+) (\S+)", answer.text)
         if match:
             return f"{match[1]} {match[2]}"
     return ""
+
+
+def _single_text(answers: Mapping[str, list[ProbeAnswer]], question: str) -> str:
+    """The only answer to a question; empty where the tool is missing or failed."""
+    return next((answer.text for answer in answers.get(question, []) if answer.code == 0), "")
+
+
+def _interfaces(moment: Mapping[str, list[ProbeAnswer]], kind: str) -> dict[str, tuple[str, ...]]:
+    """The addresses of each interface of a kind, by its name."""
+    return {name: tuple(own) for name, *own in (answer.text.split() for answer in moment.get(kind, []))}

@@ -14,10 +14,20 @@ from dataclasses import dataclass
 from core.model import Node
 from core.util import resources
 from roles.preflight.desired import ECN, PcieLink
-from roles.preflight.fleet_comparison import CMDLINE, common
+from roles.preflight.fleet_comparison import CMDLINE, STORE, common
 
+TOOLS = {
+    "containerd": "containerd",
+    "NVIDIA container toolkit": "toolkit",
+    "mode of NVIDIA's container runtime": "toolkit-mode",
+    "default target": "target",
+}
+"""Question of each further value that should be equal on all nodes."""
 SYSCTLS = ("vm.min_free_kbytes", "vm.overcommit_memory", "vm.swappiness")
-ALIKE = ("kernel", CMDLINE, "NVIDIA driver", "NIC firmware", "BIOS", "swap", *SYSCTLS, "docker engine", "images")
+ALIKE = (
+    *("kernel", CMDLINE, "NVIDIA driver", "NIC firmware", "BIOS", "swap", *SYSCTLS, "docker engine"),
+    *(*TOOLS, STORE, "images"),
+)
 """Values that should be equal on all nodes of a rack."""
 
 
@@ -60,6 +70,9 @@ class VerifyFacts:
         held |= {"NVIDIA driver": self.one("driver") or "none", "NIC firmware": self.one("firmware") or "none"}
         held |= {"docker engine": self.one("engine") or "none", CMDLINE: common(self.one("cmdline").split())}
         held["BIOS"] = f"{node.vendor} {self.one('bios')}"
+        held |= {about: self.one(question) or "none" for about, question in TOOLS.items()}
+        if self.one("store"):  # unknown where docker does not run
+            held[STORE] = self.one("store")
         if "image" in self.reported:  # unknown where docker does not run
             held["images"] = ", ".join(self.reported["image"])
         return held

@@ -14,6 +14,8 @@ from core.model.declared_secrets import declared_secrets, missing_file, position
 from core.model.lock_file import lock_path
 from core.util.records import Text
 from roles.blackbox.options import BlackboxOptions, unencrypted
+from roles.driver import known_versions
+from roles.rdma import topology_notes
 from roles.watch.options import WatchOptions, unguarded
 from serving import calibration
 from serving import rules as serving_rules
@@ -80,7 +82,12 @@ def check_rack_file(file: Path) -> CheckedFile:
     warnings += _releases(file, rack)
     warnings += [
         f"{position(file, note.path)}: {note.what}; {note.right}"
-        for note in (*unencrypted(rack.declared(BlackboxOptions)), *unguarded(rack.declared(WatchOptions)))
+        for note in (
+            *topology_notes.notes(rack),
+            *known_versions.notes(rack),
+            *unencrypted(rack.declared(BlackboxOptions)),
+            *unguarded(rack.declared(WatchOptions)),
+        )
     ]
     return CheckedFile(_good_result(file, rack), rack, tuple(warnings))
 

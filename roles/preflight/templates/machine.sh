@@ -8,6 +8,11 @@ ask product dmidecode -s system-product-name
 ask bios dmidecode -s bios-version
 ask driver timeout 20 nvidia-smi --query-gpu=driver_version --format=csv,noheader
 ask engine dpkg-query -W -f '${db:Status-Status} ${Package} ${Version} ' docker-ce docker.io
+ask containerd dpkg-query -W -f '${db:Status-Status} ${Package} ${Version} ' containerd.io containerd
+ask toolkit dpkg-query -W -f '${db:Status-Status} ${Package} ${Version} ' nvidia-container-toolkit
+f=/etc/nvidia-container-runtime/config.toml
+[ ! -e "$f" ] || ask mode sed -n 's/^[[:space:]]*mode[[:space:]]*=[[:space:]]*"\([^"]*\)".*/\1/p' "$f"
+ask target systemctl get-default
 first=yes
 for d in @INTERFACES@; do
 [ -e "$d" ] || continue

@@ -12,6 +12,12 @@ say board "$(dmi board_vendor baseboard-manufacturer)"
 say bios "$(dmi bios_version bios-version)"
 say driver "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null)"
 say engine "$(dockerd --version 2>/dev/null)"
+say containerd "$(containerd --version 2>/dev/null)"
+say toolkit "$(nvidia-ctk --version 2>/dev/null | head -n 1)"
+say toolkit-mode "$(nvidia-ctk config --config=/etc/nvidia-container-runtime/config.toml 2>/dev/null | sed -n 's/^ *mode = //p')"
+for d in /etc/systemd/system /usr/lib/systemd/system; do
+[ ! -e "$d/default.target" ] || { say target "$(basename "$(readlink -f "$d/default.target")")"; break; }
+done
 say machine-id "$(systemd-id128 machine-id)"
 for k in /etc/ssh/ssh_host_*_key.pub; do say hostkey "$(ssh-keygen -lf "$k" | cut -d' ' -f2)"; done
 for p in / /var/lib/docker /var/lib/containerd; do
@@ -29,6 +35,8 @@ for i in @INTERFACES@; do [ ! -e "/sys/class/net/$i/@ECN@" ] || say ecn "$i"; do
 set -- @INTERFACES@
 say firmware "$(ethtool -i "$1" 2>/dev/null | sed -n 's/^firmware-version: //p')"
 if systemctl is-active --quiet docker.service; then
+o=$(timeout 20 docker info --format '{{json .DriverStatus}}') &&
+case $o in *io.containerd.snapshotter*) say store "containerd's" ;; *) say store "docker's own" ;; esac
 for i in @IMAGES@; do
 say image "$i $(docker image inspect --format '{{.Id}}' "$i" 2>/dev/null || echo is not there)"
 done

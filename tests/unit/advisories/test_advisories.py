@@ -10,9 +10,14 @@ import pytest
 
 from core.advisories.advisories import (
     ADVISORIES,
+    CDI_MODE,
+    KERNEL,
     NGINX,
+    NVIDIA_DRIVER,
     PAGE,
     ROUTEROS,
+    TOOLKIT,
+    WITHOUT_KHO,
     Severity,
     advisory_line,
     advisory_table,
@@ -21,12 +26,13 @@ from core.advisories.advisories import (
     read_advisories,
     version_key,
 )
+from serving.rules import VLLM_RAY
 from switch.advisories import BREAKOUT, LOSSLESS
 from tests.generated import REPOSITORY, check
 
-NOT_CONFIGURED = {"MLAG", "DHCPv6", "console", "l2mtu"}
-"""Features of rows that stand in the page only: sparkrack configures none of the first three, and each plan says what a
-change of l2mtu disturbs."""
+NOT_CONFIGURED = {"MLAG", "DHCPv6", "console", "l2mtu", "build of the pip wheel", "a ring"}
+"""Features of rows that stand in the page only: sparkrack configures none of the first three, each plan says what a
+change of l2mtu disturbs, and the NCCL of an image is known when it runs."""
 SHOWN = re.compile(r"routeros-(7\.\d+(?:\.\d+)?)|\b(7\.\d+(?:\.\d+)?) \((?:stable|long-term|testing)\)")
 """A release of RouterOS that a document shows or recommends."""
 
@@ -112,8 +118,33 @@ def test_a_package_of_nginx_has_the_rows_that_are_known_against_it(version: str,
     assert [row.id for row in known_against(NGINX, version)] == rows
 
 
+@pytest.mark.parametrize(
+    ("subject", "version", "feature", "rows"),
+    [
+        (NVIDIA_DRIVER, "580.159.03", "", []),
+        (NVIDIA_DRIVER, "590.48.01", "", ["driver.590-graphs"]),
+        (NVIDIA_DRIVER, "595.84", "", []),
+        (KERNEL, "6.17.0-1008-nvidia", "", ["kernel.6-17-1008"]),
+        (KERNEL, "6.17.0-1021-nvidia", "", []),
+        (KERNEL, "7.0.0-1019-nvidia", "", []),
+        (KERNEL, "7.0.0-1019-nvidia", WITHOUT_KHO, ["kernel.kexec-handover"]),
+        (TOOLKIT, "1.19.1-1", CDI_MODE, ["toolkit.cdi-freeze"]),
+        (TOOLKIT, "1.19.1-1", "", []),
+        (TOOLKIT, "1.19.0-1", CDI_MODE, []),
+        ("nvcr.io/nvidia/vllm", "26.05-py3", VLLM_RAY, ["image.vllm-ray"]),
+        ("nvcr.io/nvidia/vllm", "26.04-py3", VLLM_RAY, []),
+        ("vllm/vllm-openai", "0.17.1", VLLM_RAY, []),
+        ("vllm/vllm-openai", "0.18.1", VLLM_RAY, ["image.vllm-openai-ray"]),
+    ],
+)
+def test_what_a_node_runs_has_the_rows_that_are_known_against_it(
+    subject: str, version: str, feature: str, rows: list[str]
+) -> None:
+    assert [row.id for row in known_against(subject, version, [feature])] == rows
+
+
 def test_another_subject_has_no_row_of_routeros() -> None:
-    assert known_against("NVIDIA driver", "7.23.1") == ()
+    assert known_against("another program", "7.23.1") == ()
 
 
 def test_the_line_of_a_row_names_the_release_to_take_and_the_page() -> None:
@@ -153,7 +184,7 @@ def test_the_page_has_every_row() -> None:
 
 def test_each_feature_of_a_row_is_one_that_the_program_knows() -> None:
     named = {row.feature for row in advisory_table().advisories if row.feature}
-    assert named == {LOSSLESS, BREAKOUT} | NOT_CONFIGURED
+    assert named == {LOSSLESS, BREAKOUT, WITHOUT_KHO, CDI_MODE, VLLM_RAY} | NOT_CONFIGURED
 
 
 def test_no_document_shows_a_release_that_can_be_attacked_or_runs_no_schedule() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.model.image_lock import Pin
-from core.model.image_names import image_name
+from core.model.image_names import ImageName, image_name
 from roles.images.desired import (
     MARGIN,
     ImageGoal,
@@ -123,6 +123,23 @@ def test_nodes_that_do_not_agree() -> None:
     held = {"n1": local_images(row(B)), "n2": local_images(row(A)), "n3": local_images(row(B))}
     with pytest.raises(ValueError, match=r"x:1 is not the same everywhere: n2 has a{12}; n1, n3 has b{12}; remove"):
         settle(X, None, held)
+
+
+@pytest.mark.parametrize("image", [X, PINNED])
+def test_one_image_in_two_kinds_of_store_is_not_reported_as_two_images(image: ImageName) -> None:
+    """As delivered: one vendor's docker keeps images by itself, another's in containerd's store."""
+    held = {"msi1": local_images(row(D, digest=D)), "pgx1": local_images(row(A, digest=D))}
+    with pytest.raises(ValueError, match="is one image under two IDs") as refused:
+        settle(image, None, held)
+    assert "msi1 keeps it in containerd's store; pgx1 keeps it in docker's own store; " in str(refused.value)
+    assert "remove" not in str(refused.value)
+
+
+@pytest.mark.parametrize("other", [row(B, digest=C), row(B, digest=D), row(B)])
+def test_two_images_are_reported_as_two_images(other: str) -> None:
+    """Another digest, the same digest with another configuration in the same kind of store, or no digest."""
+    with pytest.raises(ValueError, match="is not the same everywhere"):
+        settle(X, None, {"n1": local_images(row(A, digest=D)), "n2": local_images(other)})
 
 
 def test_a_tag_says_nothing_of_an_image_that_is_pinned_by_digest() -> None:

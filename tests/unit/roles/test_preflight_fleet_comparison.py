@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from core.model import Rack
 from roles.preflight import fleet_comparison
 from roles.preflight.desired import MachineFacts
-from tests.unit.model.racks import ACCESS, SUBNETS, SWITCH, loaded, node, switch
+from tests.unit.model.racks import ACCESS, SUBNETS, SWITCH, changed, loaded, node, switch
 from tests.unit.roles.cases import NOW
 from tests.unit.roles.nodefacts import facts
 
@@ -38,9 +38,15 @@ def fleet(count: int = 8, **odd: list[tuple[str, str]]) -> dict[str, MachineFact
     }
 
 
+KERNEL_7 = 'driver: {version: "580.159", kernel: 7.0.0-1019-nvidia}'
+
+
 def printed(rack: Rack, nodes: dict[str, MachineFacts]) -> dict[str, list[str]]:
     found = {
-        name: [*fleet_comparison.warnings(nodes[name]), *fleet_comparison.differences(rack, name, nodes)]
+        name: [
+            *fleet_comparison.warnings(rack, rack.nodes[name], nodes[name]),
+            *fleet_comparison.differences(rack, name, nodes),
+        ]
         for name in nodes
     }
     return {name: lines for name, lines in found.items() if lines}
@@ -96,6 +102,17 @@ def test_without_a_majority_all_is_reported_once() -> None:
          "5:29.1.2-1~ubuntu.24.04~noble on the other 3")),
         (("engine 1 installed docker-ce", "engine 1 config-files docker-ce"),
          "docker engine: none there, docker-ce 5:29.1.2-1~ubuntu.24.04~noble on the other 3"),
+        (("containerd.io 1.7.28", "containerd.io 2.1.0"), ("containerd: containerd.io 2.1.0-1~ubuntu.24.04~noble "
+         "there, containerd.io 1.7.28-1~ubuntu.24.04~noble on the other 3")),
+        (("toolkit 1.18.0-1", "toolkit 1.19.1-1"), ("NVIDIA container toolkit: nvidia-container-toolkit 1.19.1-1 "
+         "there, nvidia-container-toolkit 1.18.0-1 on the other 3")),
+        (("toolkit 0 installed nvidia-container-toolkit 1.18.0-1", "toolkit 1"),
+         "NVIDIA container toolkit: none there, nvidia-container-toolkit 1.18.0-1 on the other 3"),
+        (("mode 0 auto", "mode 0 cdi"), "mode of NVIDIA's container runtime: cdi there, auto on the other 3"),
+        (("mode 0 auto\n", ""), "mode of NVIDIA's container runtime: none there, auto on the other 3"),
+        (("target 0 multi-user", "target 0 rescue"),
+         "default target: rescue.target there, multi-user.target on the other 3"),
+        (("store 0 overlay2", "store 0 overlayfs"), "image store of docker: overlayfs there, overlay2 on the other 3"),
         (("quiet", "quiet kho=on"), "kernel command line: kho=on there, nothing more on the other 3"),
         (("ro quiet init_on_alloc=0", "ro init_on_alloc=1"),
          "kernel command line: init_on_alloc=1 there, quiet init_on_alloc=0 on the other 3"),
@@ -113,6 +130,7 @@ def test_each_property(edit: tuple[str, str], line: str) -> None:
         ("quiet", "quiet ip=10.77.0.12::10.77.0.1:255.255.255.0:spark2:eth0:off systemd.hostname=spark2"),
         ("quiet", "quiet ubda=n2.cow,base.raw eth0=tuntap,n2-m,02:5a vec1:transport=tap umid=n2 uml_dir=/x hostfs=/y"),
         ("product 0 GX10", "product 0 GX11"),
+        ("store 0 overlay2", "store 1"),
         ("3456789012 /", "99999999 /"),
     ],
 )
@@ -143,6 +161,70 @@ def test_locks_kho_and_wifi_are_reported() -> None:
     assert lines[1] == "kho=off is on the command line of kernel 6.17.0-1021-nvidia, which does not need it"
     assert lines[2].startswith("Wi-Fi: wlP9s9 is on; ")
     assert lines[2].endswith("turn it off: nmcli radio wifi off")
+
+
+def test_the_interface_by_which_a_node_is_reached_is_never_to_be_turned_off() -> None:
+    """A node whose address is on Wi-Fi would be cut off, also after a reboot."""
+    own = str(FOUR.nodes["spark1"].address)
+    nodes = fleet(2, spark1=[("room 0", f"wifi 0 wlP9s9 fe80::1 {own}\nwifi 0 wlan1 192.168.7.9\nroom 0")])
+    weak, other = printed(FOUR, nodes)["spark1"]
+    assert weak.startswith(f"management: {own} is on wlP9s9, Wi-Fi: leases, rendezvous and Ray depend on it, ")
+    assert "radio" not in weak
+    assert weak.endswith("connect enP7s7 and use its address, or declare rdma.sockets: fabric")
+    assert other.startswith("Wi-Fi: wlan1 is on; ")
+
+
+def test_a_tunnel_is_reported_only_when_the_node_is_reached_by_it() -> None:
+    own = str(FOUR.nodes["spark1"].address)
+    assert printed(FOUR, fleet(2, spark1=[("room 0", "tunnel 0 tailscale0 100.64.0.7\nroom 0")])) == {}
+    (line,) = printed(FOUR, fleet(2, spark1=[("room 0", f"tunnel 0 tailscale0 {own}\nroom 0")]))["spark1"]
+    assert line == (
+        f"management: {own} is on tailscale0, a tunnel: leases, rendezvous and Ray end with it; use the address of a "
+        "cable, or declare rdma.sockets: fabric"
+    )
+
+
+@pytest.mark.parametrize(
+    ("edits", "row"),
+    [
+        ([("driver 0 580.159.03", "driver 0 590.48.01")], "driver.590-graphs"),
+        ([("kernel 0 6.17.0-1021", "kernel 0 6.17.0-1008")], "kernel.6-17-1008"),
+        ([("toolkit 1.18.0-1", "toolkit 1.19.1-1"), ("mode 0 auto", "mode 0 cdi")], "toolkit.cdi-freeze"),
+    ],
+)
+def test_what_is_known_against_a_version_is_reported(edits: list[tuple[str, str]], row: str) -> None:
+    nodes = {name: facts(*edits, (ID, f"{number:032x}")) for number, name in enumerate(NAMES[:2])}
+    (line,) = printed(FOUR, nodes)["spark2"]
+    assert line.endswith(f"({row}, docs/reference/advisories.md)")
+
+
+def test_a_toolkit_in_another_mode_has_no_advisory() -> None:
+    nodes = {
+        name: facts(("toolkit 1.18.0-1", "toolkit 1.19.1-1"), (ID, f"{n:032x}")) for n, name in enumerate(NAMES[:2])
+    }
+    assert printed(FOUR, nodes) == {}
+
+
+@pytest.mark.parametrize(("cmdline", "warned"), [("ro quiet", True), ("ro kho=off quiet", False)])
+def test_a_declared_kernel_is_warned_of_before_the_reboot_into_it(cmdline: str, warned: bool) -> None:
+    rack = loaded(changed(SWITCH, ("rack: two", f"rack: two\n{KERNEL_7}")))
+    lines = fleet_comparison.known_versions(rack, facts(("ro quiet", cmdline)))
+    assert [line.partition(": ")[0] for line in lines] == (["kernel 7.0.0-1019-nvidia"] if warned else [])
+    assert all("`apt-get install nvidia-spark-grub-kho` before the reboot into it" in line for line in lines)
+
+
+def test_each_unit_that_ends_processes_is_reported_with_its_remedy() -> None:
+    nodes = fleet(2, spark1=[("room 0", "killer 0 earlyoom.service\nkiller 0 dgx-anti-oom.service\nroom 0")])
+    lines = printed(FOUR, nodes)["spark1"]
+    assert [line.split(" ", 1)[0] for line in lines] == ["earlyoom.service", "dgx-anti-oom.service"]
+    assert lines[0].endswith("systemctl disable --now earlyoom.service")
+
+
+def test_a_desktop_is_reported_on_each_node_that_has_one() -> None:
+    desktop = ("room 0", "desktop 0\nroom 0")
+    lines = printed(FOUR, fleet(2, spark1=[desktop], spark2=[desktop]))
+    assert [len(own) for own in lines.values()] == [1, 1]
+    assert lines["spark2"][0].startswith("a desktop runs (display-manager.service): it takes 2 to 3 GiB")
 
 
 def test_twins_are_refused_on_both_sides() -> None:

@@ -52,6 +52,12 @@ def node(root: Path) -> Path:
     stand_in(root, "dpkg-query", "echo 'installed docker.io 26.1.5'; echo no packages found >&2; exit 1")
     stand_in(root, "ethtool", "printf 'driver: mlx5_core\\nfirmware-version: 28.45.4028 (NVD1)\\nbus-info: x\\n'")
     stand_in(root, "lspci", f"cat <<'END'\n{LSPCI}END\necho 'pcilib: sysfs_read_vpd: read failed' >&2")
+    stand_in(root, "systemctl", "case $1 in get-default) echo multi-user.target;; is-active) exit 3;; esac")
+    stand_in(root, "docker", "echo overlay2")
+    stand_in(root, "ip", "echo '3: x    inet 192.168.7.9/24 brd 192.168.7.255 scope global x'")
+    write(
+        root, "/etc/nvidia-container-runtime/config.toml", '#mode = "off"\n[nvidia-container-runtime]\nmode = "cdi"\n'
+    )
     write(root, "/proc/locks", "")
     return root
 
@@ -82,6 +88,8 @@ def test_a_whole_node(tmp_path: Path) -> None:
     assert not found.hotplug
     assert "/" in found.room
     assert found.lockers == ()
+    assert (found.toolkit_mode, found.store, found.target) == ("cdi", "overlay2", "multi-user.target")
+    assert (found.wifi, found.tunnels, found.killers, found.desktop) == ({}, {}, (), False)
     assert found.clock[0] == found.clock[1] > 1_700_000_000
 
 
@@ -89,11 +97,35 @@ def test_wifi_that_is_up(tmp_path: Path) -> None:
     node(tmp_path)
     for name, flags in (("wlP9s9", "0x1003"), ("wlan1", "0x1002"), ("enP7s7", "0x1003")):
         write(tmp_path, f"/sys/class/net/{name}/flags", f"{flags}\n")
+        write(tmp_path, f"/sys/class/net/{name}/type", "1\n")
     (tmp_path / "sys/class/net/wlP9s9/phy80211").mkdir()
     (tmp_path / "sys/class/net/wlan1/phy80211").mkdir()
-    assert facts(tmp_path).wifi == ("wlP9s9",)
+    assert facts(tmp_path).wifi == {"wlP9s9": ("192.168.7.9",)}
     (tmp_path / "sys/class/net/wlan1/flags").unlink()
     assert run(COMMANDS[NOW], tmp_path).returncode == 9, "flags that cannot be read are not taken for off"
+
+
+def test_a_tunnel_that_is_up(tmp_path: Path) -> None:
+    node(tmp_path)
+    for name, flags, kind in (("tailscale0", "0x10d1", "65534"), ("wg0", "0x10d0", "65534"), ("enP7s7", "0x1003", "1")):
+        write(tmp_path, f"/sys/class/net/{name}/flags", f"{flags}\n")
+        write(tmp_path, f"/sys/class/net/{name}/type", f"{kind}\n")
+    assert facts(tmp_path).tunnels == {"tailscale0": ("192.168.7.9",)}
+    stand_in(tmp_path, "ip", "exit 1")
+    assert run(COMMANDS[NOW], tmp_path).returncode == 9, "addresses that cannot be read are not taken for none"
+
+
+def test_active_units_that_end_processes(tmp_path: Path) -> None:
+    node(tmp_path)
+    stand_in(
+        tmp_path,
+        "systemctl",
+        "case $* in get-default) echo graphical.target;; *' systemd-oomd.service '*) "
+        "echo 'earlyoom.service loaded active running Early OOM Daemon';; esac",
+    )
+    found = facts(tmp_path)
+    assert (found.killers, found.target) == (("earlyoom.service",), "graphical.target")
+    assert found.desktop
 
 
 def test_each_tool_is_started_once(tmp_path: Path) -> None:
@@ -107,6 +139,9 @@ def test_each_tool_is_started_once(tmp_path: Path) -> None:
         "dmidecode -s bios-version",
         "nvidia-smi --query-gpu=driver_version --format=csv,noheader",
         "dpkg-query -W -f ${db:Status-Status} ${Package} ${Version}  docker-ce docker.io",
+        "dpkg-query -W -f ${db:Status-Status} ${Package} ${Version}  containerd.io containerd",
+        "dpkg-query -W -f ${db:Status-Status} ${Package} ${Version}  nvidia-container-toolkit",
+        "systemctl get-default",
         "ethtool -i enp1s0f1np1",
         "lspci -D -vv -d 15b3:",
     ]
@@ -114,7 +149,7 @@ def test_each_tool_is_started_once(tmp_path: Path) -> None:
 
 def test_a_bare_node_answers(tmp_path: Path) -> None:
     """Each tool is missing: that is an answer, and which gate it closes is not the probe's to say."""
-    for tool in ("uname", "dmidecode", "nvidia-smi", "dpkg-query", "ethtool", "lspci"):
+    for tool in ("uname", "dmidecode", "nvidia-smi", "dpkg-query", "ethtool", "lspci", "systemctl", "docker"):
         stand_in(tmp_path, tool, "exit 127")
     for path in (OS, CMDLINE, MACHINE_ID):
         write(tmp_path, path, reported()[path])
@@ -153,7 +188,7 @@ def test_where_docker_keeps_images(tmp_path: Path, daemon: str | None, wanted: l
         write(tmp_path, "/etc/docker/daemon.json", rooted(daemon, tmp_path))
     stand_in(tmp_path, "df", 'shift 3; echo "   Avail Mounted on"; for p; do echo "  7 $p"; done')
     places = [line.removeprefix("room 0 7 ").replace(str(tmp_path), "") for line in asked(tmp_path, NOW).splitlines()]
-    assert [place or "/" for place in places if not place.startswith(("clock", "room"))] == wanted
+    assert [place or "/" for place in places if not place.startswith(("clock", "room", "store"))] == wanted
     assert not (tmp_path / "etc/hacked").exists()
 
 

@@ -18,6 +18,11 @@ IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
 RACK = loaded(changed(SWITCH, ("memory:\n", f"images: [{IMAGE}]\nmemory:\n")))
 ROCE = loaded(changed(SWITCH, ("    l2mtu: 9500\n", "    l2mtu: 9500\n    lossless: roce\n")))
 ONE = RACK.nodes["spark1"]
+CTK = """\
+case $1 in
+--version) printf 'NVIDIA Container Toolkit CLI version 1.18.0\\ncommit: f8daa5e2\\n';;
+config) printf '[nvidia-container-runtime]\\n  #log-level = "info"\\n  mode = "auto"\\n  mode-x = 1\\n';;
+esac"""
 NOW = 1_800_000_000.0
 
 
@@ -30,7 +35,11 @@ def reported(root: Path, sysfs: bool = True) -> str:
     stand_in(root, "sysctl", "echo 7")
     stand_in(root, "dockerd", "echo Docker version 29.1.2, build 1")
     stand_in(root, "systemctl")
-    stand_in(root, "docker", "echo sha256:aa")
+    stand_in(root, "docker", 'case $1 in info) echo \'[["Backing Filesystem","extfs"]]\';; *) echo sha256:aa;; esac')
+    stand_in(root, "containerd", "echo containerd containerd.io v1.7.28 b98a3aa")
+    stand_in(root, "nvidia-ctk", CTK)
+    write(root, "/usr/lib/systemd/system/graphical.target", "")
+    (root / "usr/lib/systemd/system/default.target").symlink_to("graphical.target")
     stand_in(root, "date", "echo 1800000000.5")
     stand_in(
         root, "dmidecode", "case $2 in bios-version) echo GX10DGX.0105.2026;; *) echo ASUSTeK COMPUTER INC.;; esac"
@@ -92,6 +101,11 @@ def test_a_node_that_is_right(tmp_path: Path, sysfs: bool) -> None:
         "NVIDIA driver": "580.159.03",
         "NIC firmware": "28.45.4028 (NVD1)",
         "docker engine": "Docker version 29.1.2, build 1",
+        "containerd": "containerd containerd.io v1.7.28 b98a3aa",
+        "NVIDIA container toolkit": "NVIDIA Container Toolkit CLI version 1.18.0",
+        "mode of NVIDIA's container runtime": '"auto"',
+        "default target": "graphical.target",
+        "image store of docker": "docker's own",
         "kernel command line": "ro quiet init_on_alloc=0 crashkernel=1G-:0M",
         "images": f"{IMAGE} sha256:aa",
         "BIOS": "asus GX10DGX.0105.2026",
@@ -170,6 +184,33 @@ def test_a_twin(healthy: str) -> None:
         ("vm.swappiness\t7", "vm.swappiness\t60", "nodes differ in vm.swappiness: 7 on spark1; 60 on spark2"),
         ("sha256:aa", "sha256:bb", f"nodes differ in images: {IMAGE} sha256:aa on spark1; {IMAGE} sha256:bb on spark2"),
         ("quiet", "quiet kho=off", "nodes differ in kernel command line: nothing more on spark1; kho=off on spark2"),
+        (
+            "v1.7.28",
+            "v2.1.0",
+            (
+                "nodes differ in containerd: containerd containerd.io v1.7.28 b98a3aa on spark1; "
+                "containerd containerd.io v2.1.0 b98a3aa on spark2"
+            ),
+        ),
+        (
+            "version 1.18.0",
+            "version 1.19.1",
+            (
+                "nodes differ in NVIDIA container toolkit: NVIDIA Container Toolkit CLI "
+                "version 1.18.0 on spark1; NVIDIA Container Toolkit CLI version 1.19.1 on spark2"
+            ),
+        ),
+        ('"auto"', '"cdi"', 'nodes differ in mode of NVIDIA\'s container runtime: "auto" on spark1; "cdi" on spark2'),
+        (
+            "graphical",
+            "multi-user",
+            "nodes differ in default target: graphical.target on spark1; multi-user.target on spark2",
+        ),
+        (
+            "docker's own",
+            "containerd's",
+            "nodes differ in image store of docker: docker's own on spark1; containerd's on spark2",
+        ),
         ("580.159.03", "580.173.02", "nodes differ in NVIDIA driver: 580.159.03 on spark1; 580.173.02 on spark2"),
     ],
 )

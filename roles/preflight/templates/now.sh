@@ -13,12 +13,27 @@ s=$?
 while read -r l; do case $l in Avail*) ;; *) say "room $s $l" ;; esac; done <<END
 $o
 END
-for w in /sys/class/net/*/phy80211; do
-[ -e "$w" ] || continue
-w=${w%/*}
+for w in /sys/class/net/*; do
+t=$(cat "$w/type" 2>/dev/null) || continue
+if [ -e "$w/phy80211" ]; then k=wifi
+elif [ "$t" -eq 65534 ]; then k=tunnel
+else continue
+fi
 read -r l < "$w/flags" || exit 9
-[ $((l & 1)) -eq 0 ] || say "wifi 0 ${w##*/}"
+[ $((l & 1)) -ne 0 ] || continue
+o=$(ip -o addr show dev "${w##*/}") || exit 9
+a=
+while read -r _ _ _ x _; do a="$a ${x%/*}"; done <<END
+$o
+END
+say "$k 0 ${w##*/}$a"
 done
+! systemctl is-active --quiet @DESKTOP@ 2>/dev/null || say "desktop 0"
+ask store timeout 20 docker info --format '{{.Driver}}'
+o=$(systemctl list-units --state=active --plain --no-legend @KILLERS@ 2>/dev/null)
+while read -r u _; do [ -z "$u" ] || say "killer 0 $u"; done <<END
+$o
+END
 f=/var/lib/dpkg/lock-frontend
 [ -e "$f" ] || exit 0
 i=$(stat -c %i "$f") || exit 9
