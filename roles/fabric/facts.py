@@ -13,7 +13,7 @@ from core.ops.rollback import PendingChange
 from core.probes.links import parse_ethtool_of_all
 from core.util import managed_file
 from core.util.event import Event
-from roles.fabric import desired, foreign_netplan
+from roles.fabric import desired, foreign_netplan, interface_owners
 from serving import running_engines as running_units
 
 TRIAL = PendingChange(name="fabric", revert="", seconds=90)
@@ -22,6 +22,7 @@ LINKS = "fabric-links"
 OTHERS = "netplan-interfaces"
 CONTENT = "netplan-content"
 RENDERERS = "netplan-renderers"
+OWNERS = "fabric-owners"
 MODE = "netplan-mode"
 SIGNALS = "fabric-signals"
 
@@ -39,6 +40,7 @@ printf '%s\\n' "$o"
 done""",
             OTHERS: foreign_netplan.NAMES_PROBE,
             CONTENT: foreign_netplan.CONTENT_PROBE,
+            OWNERS: interface_owners.PROBE,
             RENDERERS: foreign_netplan.RENDERERS_PROBE,
             MODE: managed_file.probe_permissions((desired.KEPT,)),
             running_units.FACT: running_units.PROBE,
@@ -101,7 +103,13 @@ class FabricFacts:
 
     @cached_property
     def _foreign(self) -> Mapping[str, list[str]]:
-        return desired.foreign(self.reading.text(OTHERS), list(desired.wanted(self.rack, self.node)))
+        """The interfaces of ours that each file of others names or matches."""
+        devices, names = self._owners.devices, desired.wanted(self.rack, self.node)
+        return interface_owners.files_of_others(self.reading.text(OTHERS), self._content, devices, names)
+
+    @cached_property
+    def _owners(self) -> interface_owners.Owners:
+        return interface_owners.owners(self.reading.text(OWNERS))
 
     @cached_property
     def adopted(self) -> Mapping[str, bytes]:
@@ -133,7 +141,9 @@ class FabricFacts:
                 how = f"; it cannot be taken over, {hindrance}"
             edit = f"remove it there (sudoedit {path}){how}"
             lines += [f"{path} defines {name}, which this rack manages; {edit}" for name in names]
-        return lines
+        names = list(desired.wanted(self.rack, self.node))
+        ours = self.before is not None
+        return [*lines, *interface_owners.in_the_way(self._owners, names, self._foreign, ours)]
 
     @cached_property
     def _said_by_others(self) -> bool:

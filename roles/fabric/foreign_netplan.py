@@ -18,12 +18,16 @@ PLACE = "/etc/netplan/"
 
 _FILES = "/etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml"
 _NAMED = "^[^#]*(en(p1|P2p1|[*?[])|fabric[01])"
+_MATCHED = '^[^#]*(driver|macaddress|name)["]?[[:space:]]*:'
+"""What an entry matches instead of a name that is written in full."""
+_PRIVATE = '^[^#]*(wifis|modems|tunnels|auth|[a-z-]*password|[a-z-]*keys?|secret|token)["]?[[:space:]]*:'
+"""Sections and keys that may hold a secret."""
 NAMES_PROBE = f"""for f in {_FILES}; do [ ! -e "$f" ] || grep -HE '{_NAMED}' "$f" || [ $? -eq 1 ] || exit 9; done"""
 """Prints only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi)."""
 CONTENT_PROBE = (
     f'for f in {PLACE}*.yaml; do [ -e "$f" ] || continue; '
-    f'[ "$f" != {KEPT} ] && grep -qE \'{_NAMED}\' "$f" || continue; '
-    "grep -qiE 'wifis|modems|tunnels|auth|password|key|secret|token' \"$f\" || "
+    f"[ \"$f\" != {KEPT} ] && grep -qE -e '{_NAMED}' -e '{_MATCHED}' \"$f\" || continue; "
+    f"grep -qiE '{_PRIVATE}' \"$f\" || "
     'echo "$f $(base64 -w0 "$f")"; done'
 )
 """Prints such files whole, but only those that can hold no secret."""
@@ -52,7 +56,7 @@ def adoption_blocker(path: str, content: bytes | None, renderers: Mapping[str, s
     if not isinstance(network, dict):
         return "it is not a netplan file"
     more = sorted(set(map(str, network)) - {"version", "renderer", "ethernets"})
-    names = sorted(map(str, _section_keys(network.get("ethernets")) - INTERFACES))
+    names = sorted(map(str, _foreign_entries(network.get("ethernets"))))
     if more or names:
         return f"it has {', '.join([*more, *names])}, too"
     renderer = network.get("renderer")
@@ -60,6 +64,19 @@ def adoption_blocker(path: str, content: bytes | None, renderers: Mapping[str, s
     if renderer is not None and str(renderer) not in elsewhere:
         return f"it is the only file that says renderer: {renderer}, which is for all interfaces"
     return None
+
+
+def _foreign_entries(section: Any) -> set[Any]:
+    """Return the entries that are for other interfaces: neither named like one of the fabric, nor matching its name
+    alone, as the mirror of a profile of NetworkManager does (90-NM-UUID.yaml)."""
+    if not isinstance(section, dict):
+        return set()
+    return {name for name, entry in section.items() if name not in INTERFACES and not _matches_one_name(entry)}
+
+
+def _matches_one_name(entry: Any) -> bool:
+    match = entry.get("match") if isinstance(entry, dict) else None
+    return isinstance(match, dict) and set(match) == {"name"} and match["name"] in INTERFACES
 
 
 def is_equivalent(contents: Iterable[bytes], wanted: Mapping[str, InterfaceState]) -> bool:
@@ -80,9 +97,9 @@ def is_equivalent(contents: Iterable[bytes], wanted: Mapping[str, InterfaceState
 
 
 def _is_same_entry(entry: Any, want: InterfaceState) -> bool:
-    if not isinstance(entry, dict) or not entry.keys() <= {"addresses", "mtu", *_STATIC, *_HARMLESS}:
+    if not isinstance(entry, dict) or not entry.keys() <= {"addresses", "mtu", *_OFF, *_WITHOUT_EFFECT}:
         return False
-    if any(entry.get(key, False) is not False for key in _STATIC):
+    if any(not _is_off(entry[key]) for key in _OFF if key in entry):
         return False
     addresses = entry.get("addresses") or []
     return (
@@ -90,18 +107,23 @@ def _is_same_entry(entry: Any, want: InterfaceState) -> bool:
         and all(isinstance(address, str) for address in addresses)
         and frozenset(addresses) == want.addresses
         and entry.get("mtu", 1500) == want.mtu
+        and entry.get("renderer", "networkd") == "networkd"
+        and entry.get("link-local", []) in ([], ["ipv6"])
         and want.tag is None
     )
 
 
+def _is_off(value: Any) -> bool:
+    """Return whether netplan reads a value as false: it takes YAML 1.1's words, which a parser of YAML 1.2 leaves as
+    text."""
+    return value is False or (isinstance(value, str) and value.lower() in ("false", "off", "no", "n"))
+
+
 _BARE = InterfaceState(known=True, up=True, mtu=1500, addresses=frozenset())
-_STATIC = ("dhcp4", "dhcp6")
-_HARMLESS = ("optional", "accept-ra")
-"""Keys that change neither address nor MTU."""
-
-
-def _section_keys(section: Any) -> set[Any]:
-    return set(section) if isinstance(section, dict) else set()
+_OFF = ("dhcp4", "dhcp6", "wakeonlan")
+_WITHOUT_EFFECT = ("optional", "accept-ra", "critical", "ignore-carrier", "link-local", "renderer")
+"""Keys that change neither address nor MTU of IPv4. Without link-local addresses an interface has no fe80 address, and
+its RDMA device one GID less; the GID of its IPv4 address is asked of the node."""
 
 
 def contents(listing: str) -> dict[str, bytes]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from core.model import VLAN_DEVICES, Cabling, Half
 from core.model.addressing import CARVED, pool_need
-from roles.fabric.desired import foreign
+from roles.fabric.desired import KEPT
 from roles.fabric.foreign_netplan import adoption_blocker, contents, renderers
+from roles.fabric.interface_owners import files_of_others, in_the_way, owners
 from sparkrack.discovery.draft import Gap, majority
 from sparkrack.discovery.node_facts import HalfFacts, NodeFacts
 
@@ -190,8 +191,8 @@ def _write_netplan_files(keys: FabricKeys, nodes: Mapping[str, NodeFacts]) -> No
     halves = [Half("", port, index).interface for port in (0, 1) for index in (0, 1)]
     for name, node in nodes.items():
         try:
-            theirs = foreign(node.naming, halves)
-            held, rendered = contents(node.whole), renderers(node.rendering)
+            held, rendered, found = contents(node.whole), renderers(node.rendering), owners(node.owners)
+            theirs = files_of_others(node.naming, held, found.devices, halves)
         except ValueError as fault:
             keys.add_gap("adopt", f"{name}: {fault}")
             continue
@@ -202,3 +203,5 @@ def _write_netplan_files(keys: FabricKeys, nodes: Mapping[str, NodeFacts]) -> No
             else:
                 keys.data["adopt"] = True
                 keys.notes["adopt"] = f"{path} of others stays, and is taken over when anything differs"
+        for line in in_the_way(found, halves, theirs, ours=f"{KEPT}:" in node.naming):
+            keys.add_gap("adopt", f"{name}: {line}; a run refuses this node")

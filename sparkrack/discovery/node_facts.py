@@ -73,7 +73,9 @@ class NodeFacts:
     naming: str = ""
     whole: str = ""
     rendering: str = ""
-    """How its netplan files name interfaces of the fabric; see `roles.fabric.foreign_netplan`."""
+    owners: str = ""
+    """How its netplan files name interfaces of the fabric, and what configures them; see
+    `roles.fabric.foreign_netplan` and `roles.fabric.interface_owners`."""
     hotplug: bool | None = None
     engines: Engines = field(default_factory=Engines)
     """Units of another rack.yaml, and engines that were started by hand."""
@@ -111,6 +113,7 @@ def parse_node_facts(name: str, answers: Mapping[str, Answer]) -> NodeFacts:
         naming=parser.value("naming", lambda answer: answer.text) or "",
         whole=parser.value("whole", lambda answer: answer.text) or "",
         rendering=parser.value("rendering", lambda answer: answer.text) or "",
+        owners=parser.value("owners", lambda answer: answer.text) or "",
         hotplug=parser.value("hotplug", lambda answer: {"yes": True, "no": False}[_first_line(answer)]),
         engines=parser.value("engines", lambda answer: parse_engines(answer.text)) or Engines(),
         unknown=parser.unknown,

@@ -9,6 +9,7 @@ from core.probes import protocol
 from roles.driver.desired import listed, loaded_driver
 from roles.fabric.desired import HOTPLUG
 from roles.fabric.foreign_netplan import CONTENT_PROBE, NAMES_PROBE, RENDERERS_PROBE
+from roles.fabric.interface_owners import PROBE as OWNERS_PROBE
 from roles.images.desired import list_images
 from sparkrack.discovery import engine_containers
 from sparkrack.discovery.node_facts import ADOPTED, NodeFacts
@@ -41,6 +42,7 @@ QUESTIONS: Mapping[str, str] = {
     "naming": NAMES_PROBE,
     "whole": CONTENT_PROBE,
     "rendering": RENDERERS_PROBE,
+    "owners": OWNERS_PROBE,
     "engines": engine_containers.QUESTION,
     "hotplug": f"if [ -e {HOTPLUG} ]; then echo {YES}; else echo {NO}; fi",
 }

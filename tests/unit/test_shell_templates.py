@@ -18,6 +18,7 @@ from core.model import Rack, load
 from core.ops import apt, host_facts
 from core.util import resources
 from roles.docker import scripts as docker
+from roles.fabric import interface_owners
 from roles.lossless import boot_unit
 from roles.memory import cgroups, memory_gate, memory_guard
 from roles.preflight import verify_probe
@@ -50,12 +51,14 @@ RENDERED: dict[str, Callable[[], str]] = {
     "roles/docker/templates/reload.sh": lambda: docker.reload(live_restore=True, nvidia=True),
     "roles/docker/templates/restart.sh": lambda: docker.restart("0123abc", idle=False),
     "roles/docker/templates/running-containers.sh": lambda: docker.CONTAINERS,
+    "roles/fabric/templates/owners.sh": lambda: interface_owners.PROBE,
     "roles/lossless/templates/live-settings.sh": lambda: probe("lossless", roles.lossless.facts.LIVE),
     "roles/lossless/templates/lossless.sh": lambda: boot_unit.script("two", {"a": "roce", "b": "pause"}).decode(),
     "roles/memory/templates/live-groups.sh": cgroups.question,
     "roles/memory/templates/memory-gate.sh": lambda: memory_gate.script(RACK).content.decode(),
     "roles/memory/templates/memory-guard.sh": lambda: memory_guard.script(RACK).content.decode(),
     "roles/preflight/templates/machine.sh": lambda: probe("preflight", roles.preflight.facts.LASTING),
+    "roles/preflight/templates/now.sh": lambda: probe("preflight", roles.preflight.facts.NOW),
     "roles/preflight/templates/verify-probe.sh": lambda: verify_probe.script(["s1", "s2"], ["i1", "i2"], ["a", "b"]),
     "roles/rdma/templates/bandwidth-tools.sh": lambda: bandwidth_tools(RACK),
     "roles/rdma/templates/gid-index.sh": lambda: environment.gid_index(RACK, NODE, {}).decode(),

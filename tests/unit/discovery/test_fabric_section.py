@@ -66,6 +66,24 @@ def test_a_file_that_cannot_be_taken_over_is_reported(playbook: World, content: 
     assert f"fabric.adopt: spark2: /etc/netplan/40-cx7.yaml cannot be taken over, {why}" in reported(playbook)
 
 
+def test_a_file_that_matches_the_fabric_by_its_driver_is_reported(playbook: World) -> None:
+    content = b"network: {ethernets: {cx7: {match: {driver: mlx5_core}, dhcp4: true}}}"
+    playbook.say("spark2", "whole", f"/etc/netplan/50-cx7.yaml {base64.b64encode(content).decode()}")
+    playbook.say("spark2", "owners", "device enp1s0f1np1 mlx5_core 4c:bb:47:00:00:01")
+    assert "spark2: /etc/netplan/50-cx7.yaml cannot be taken over, it has cx7, too; a run refuses" in reported(playbook)
+
+
+def test_a_profile_of_network_manager_is_reported(playbook: World) -> None:
+    path = "/etc/NetworkManager/system-connections/cx7.nmconnection"
+    playbook.say("spark2", "owners", "manager", f"keyfile {path}:interface-name=enp1s0f1np1")
+    assert f"spark2: {path}, a profile of NetworkManager, configures enp1s0f1np1, which" in reported(playbook)
+
+
+def test_what_configures_the_fabric_is_unknown_without_an_answer(playbook: World) -> None:
+    playbook.say("spark2", "owners", "nonsense")
+    assert "fabric.adopt: spark2: fabric-owners: unexpected probe output 'nonsense'" in reported(playbook)
+
+
 def test_twins_in_one_subnet_are_reported_and_get_one_each() -> None:
     found = world(loaded(SWITCH))
     for number, node in enumerate(("spark1", "spark2"), 1):

@@ -152,7 +152,7 @@ def _said(rack: Rack, name: str) -> Iterator[tuple[str, list[str]]]:
     yield "docker.live_restore", []
     yield "images", [f"{ID} scitrera/dgx-spark-sglang 0.5.12 {ID} 12GB"]
     yield "sshd", ["permitrootlogin no", "passwordauthentication no", "kbdinteractiveauthentication no"]
-    yield from ((question, []) for question in ("naming", "whole", "rendering"))
+    yield from ((question, []) for question in ("naming", "whole", "rendering", "owners"))
     yield "hotplug", ["no"]
     yield "engines", []
 

@@ -94,6 +94,17 @@ WANTED = {
     name: InterfaceState(known=True, up=True, mtu=9000, addresses=frozenset({f"192.168.10{half}.1/24"}))
     for half, name in enumerate(NAMES)
 }
+MORE = (
+    "dhcp4: no",
+    "dhcp6: Off",
+    "link-local: []",
+    "link-local: [ipv6]",
+    "renderer: networkd",
+    "critical: true",
+    "ignore-carrier: yes",
+    "accept-ra: no",
+)
+"""What published files have beside address and MTU (of sparkrun, NVIDIA and owners)."""
 ONE = "    enp1s0f1np1: {addresses: [192.168.100.1/24], mtu: 9000, dhcp4: false, optional: true}"
 TWO = "    enP2p1s0f1np1: {addresses: [192.168.101.1/24], mtu: 9000}"
 
@@ -107,9 +118,19 @@ def test_files_that_say_what_ours_would(files: list[str]) -> None:
     assert is_equivalent([ethernets(text).encode() for text in files], WANTED)
 
 
+@pytest.mark.parametrize("more", MORE)
+def test_a_setting_without_effect_on_address_and_mtu_is_no_difference(more: str) -> None:
+    files = [ONE.replace("dhcp4: false", more), TWO]
+    assert is_equivalent([ethernets(text).encode() for text in files], WANTED)
+
+
 @pytest.mark.parametrize(
     "files",
     [
+        [f"{ONE}\n{TWO}".replace("dhcp4: false", "dhcp4: yes")],
+        [f"{ONE}\n{TWO}".replace("dhcp4: false", "dhcp4: 0")],
+        [f"{ONE}\n{TWO}".replace("dhcp4: false", "renderer: NetworkManager")],
+        [f"{ONE}\n{TWO}".replace("dhcp4: false", "link-local: [ipv4]")],
         [ONE],
         [ONE, f"{ONE}\n{TWO}"],
         [f"{ONE}\n{TWO}".replace("100.1/24", "100.2/24")],
