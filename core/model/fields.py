@@ -196,7 +196,7 @@ Kernel = Annotated[
 Version = Annotated[
     StrictStr,
     matching(
-        r"[0-9][0-9A-Za-z.+~_-]{0,62}",
+        r"(?=[^0-9]*[0-9])[0-9A-Za-z][0-9A-Za-z.+~_-]{0,62}",
         "{value} is not a version",
         "write one as the machine shows it, like 0104",
     ),

@@ -13,7 +13,7 @@ from core.ops import remote_files
 from core.ops.announce import file_diff, managed_file_change
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
-from core.util.event import Event, value_change
+from core.util.event import Event, EventKind, value_change
 from core.util.managed_file import ManagedFile
 from roles.rdma import ROLE, desired
 from roles.rdma.facts import RdmaFacts
@@ -36,15 +36,16 @@ def environment(facts: RdmaFacts) -> Changeset:
     """Write the environment, and comment out lines that disable RDMA in /etc/nccl.conf."""
     before, after = facts.nccl_conf
     stale = facts.stale(facts.environment)
+    warnings = tuple(Event(EventKind.BROKEN, detail=line) for line in facts.environment_overriders)
     if before == after and not stale:
-        return Changeset(in_sync_reason="the environment for RDMA workloads is as declared")
+        return Changeset(warnings=warnings, in_sync_reason="the environment for RDMA workloads is as declared")
     events, commands = _file_events(facts, stale), _write_commands(stale)
     if before != after:
         events.append(file_diff(desired.NCCL_CONF, before, after))
         # A last check that the file was not written in between.
         unchanged = f"base64 -w0 {desired.NCCL_CONF} | grep -qxF {quote(remote_files.encoded(before))}"
         commands.append(remote_files.put(desired.NCCL_CONF, after, mode="644", before=before, check=unchanged))
-    return Changeset(events=tuple(events), commands=tuple(commands))
+    return Changeset(events=tuple(events), commands=tuple(commands), warnings=warnings)
 
 
 @managed_operation("rdma", RdmaFacts)

@@ -6,7 +6,7 @@ Variables: NCCL user guide, "Environment Variables"; the choice of devices follo
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from ipaddress import IPv4Address
 
 from core.hardware import gb10
@@ -20,6 +20,16 @@ from roles.rdma.options import RdmaOptions
 ENV = "/etc/sparkrack/fabric.env"
 PROFILE = "/etc/profile.d/sparkrack-fabric.sh"
 GID_INDEX = "/usr/local/lib/sparkrack/gid-index"
+NAMES = (
+    *("NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"),
+    *("OMPI_MCA_btl_tcp_if_include", "VLLM_HOST_IP", "MASTER_ADDR", "NCCL_IB_HCA", "UCX_NET_DEVICES", "NCCL_IB_TC"),
+    *("NCCL_IB_SUBNET_AWARE_ROUTING", "NCCL_IB_MERGE_NICS", "NCCL_NET_PLUGIN", "NCCL_IB_GID_INDEX", "NCCL_NET"),
+)
+"""The variables that this role writes on some rack, and two that it never writes and that take RDMA away if wrong."""
+_FILES = (
+    "/etc/environment /etc/bash.bashrc /etc/profile.d/*.sh /etc/systemd/system.conf /etc/systemd/system.conf.d/*.conf"
+)
+_HOME_FILES = (".profile", ".bash_profile", ".bash_login", ".bashrc")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -105,6 +115,53 @@ def _has_traffic_class(rack: Rack, node: Node) -> bool:
     """Whether the switch has a class for RDMA, by its mark."""
     legs = (rack.cabling.leg_of(port) for port in rack.cabling.ports_of(node.name))
     return any(leg is not None and rack.switches[leg.switch].lossless in ("ecn", "roce") for leg in legs)
+
+
+def settings_probe() -> str:
+    """Return shell text that prints each line of others, as `path:line`, that sets a variable of this role for logins
+    or services; nothing else of these files leaves the node."""
+    home = " ".join(f'"$h"/{name}' for name in _HOME_FILES)
+    return (
+        f'set -- {_FILES}; for h in /root /home/*; do set -- "$@" {home}; done; '
+        f'for f; do [ -f "$f" ] && [ "$f" != {PROFILE} ] || continue; '
+        f"grep -HE '^([^#]*[^A-Za-z0-9_#])?({'|'.join(NAMES)})=' \"$f\" || [ $? -eq 1 ] || exit 9; done"
+    )
+
+
+def overriders(listing: str, wanted: Mapping[str, str], users: Collection[str]) -> list[str]:
+    """Return the files of others by which a login or a service gets another value than ours.
+
+    listing: the output of `settings_probe`. users: whose logins count. Raises ValueError for any other line.
+    """
+    found = []
+    for line in listing.splitlines():
+        path, colon, text = line.partition(":")
+        if not path.startswith("/") or not colon:
+            raise ValueError(f"environment of others: unexpected probe output {line[:80]!r}")
+        whose = _whose(path, users)
+        for name, value in _ASSIGNMENT.findall(text) if whose else ():
+            plain = value.strip("\"'")
+            if plain != wanted.get(name):
+                right = f"{wanted[name]} is right" if name in wanted else "this rack leaves it unset"
+                found.append(f"{path} sets {name} to {plain or 'nothing'} for {whose}; {right}: remove it there")
+    return found
+
+
+_ASSIGNMENT = re.compile(rf"(?<![A-Za-z0-9_])({'|'.join(NAMES)})=(\"[^\"]*\"|'[^']*'|[^\s\"';]*)")
+
+
+def _whose(path: str, users: Collection[str]) -> str:
+    """Return for what a file sets a variable so that ours does not win; empty when it does not."""
+    if path.startswith("/etc/systemd/"):
+        return "services that do not read ours"
+    if path == "/etc/environment":
+        return "`ssh NODE COMMAND` and services of PAM"
+    if path.startswith("/etc/profile.d/"):
+        return "logins" if path > PROFILE else ""
+    if path.startswith("/etc/"):
+        return "interactive shells"
+    owner = "root" if path.startswith("/root/") else path.split("/")[2]
+    return f"logins of {owner}" if owner in users else ""
 
 
 def files(rack: Rack, node: Node, management: str, live: Mapping[str, str]) -> list[ManagedFile]:

@@ -30,6 +30,7 @@ LIMITS = "memlock-limits"
 MANAGER = "memlock-settings"
 DEFAULT = "memlock-default"
 ARP = "arp-settings"
+SETTINGS = "rdma-settings"
 ARP_LIVE = "arp-live"
 _HALVES = " ".join(Half("", port, index).interface for port in (0, 1) for index in (0, 1))
 
@@ -39,6 +40,7 @@ host_facts.register(
         files=(desired.NCCL_CONF, *OURS),
         commands={
             MODES: managed_file.probe_permissions(OURS),
+            SETTINGS: environment.settings_probe(),
             ADDRESSES: "ip -o -4 address",
             DEVICES: f'for i in {_HALVES}; do for d in /sys/class/net/"$i"/device/infiniband/*; do '
             '[ ! -e "$d" ] || echo "$d"; done; done',
@@ -74,12 +76,24 @@ class RdmaFacts:
     @cached_property
     def environment(self) -> list[ManagedFile]:
         """Desired files of the environment."""
-        live = environment.live_devices(self.reading.text(DEVICES))
+        return environment.files(self.rack, self.node, self._management, self._live_devices)
+
+    @cached_property
+    def _live_devices(self) -> dict[str, str]:
+        return environment.live_devices(self.reading.text(DEVICES))
+
+    @cached_property
+    def _management(self) -> str:
         addresses = self.reading.text(ADDRESSES)
-        management = ""
         if self.rack.options(RdmaOptions).sockets == "management":
-            management = environment.holder(addresses, self.node.address)
-        return environment.files(self.rack, self.node, management, live)
+            return environment.holder(addresses, self.node.address)
+        return ""
+
+    @cached_property
+    def environment_overriders(self) -> list[str]:
+        """Files by which a login or a service gets another value of a variable than ours."""
+        wanted = environment.variables(self.rack, self.node, self._management, self._live_devices)
+        return environment.overriders(self.reading.text(SETTINGS), wanted, desired.users(self.rack))
 
     @cached_property
     def nccl_conf(self) -> tuple[bytes, bytes]:

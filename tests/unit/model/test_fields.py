@@ -85,7 +85,7 @@ A = "a" * 63
             "6.17- is not a kernel as packages name it; write what uname -r prints, like 6.17.0-1021-nvidia",
         ),
         (fields.Version, "0" * 63, ""),
-        (fields.Version, "v1", "v1 is not a version; write one as the machine shows it, like 0104"),
+        (fields.Version, "beta", "beta is not a version; write one as the machine shows it, like 0104"),
         (fields.End, "spark2/1", ""),
         (
             fields.End,

@@ -159,6 +159,11 @@ def test_vendors(makers: tuple[str, ...], vendor: str | None) -> None:
         ("5.36_1.2b", "5.36_1", False),
         ("0105-rc1", "0104", False),
         (" 0105 ", "0104", False),
+        ("5.36_0ACUM018", "5.36_0ACUM023", True),
+        ("5.36_0ACUM023", "5.36_0ACUM023", False),
+        ("5.37_0ACUM001", "5.36_0ACUM023", False),
+        ("S1EKT16A", "S1EKT18A", True),
+        ("S1EKT18A", "S1EKT16A", False),
     ],
 )
 def test_bios_versions(version: str, floor: str, older: bool) -> None:
@@ -168,6 +173,7 @@ def test_bios_versions(version: str, floor: str, older: bool) -> None:
 @pytest.mark.parametrize(
     ("version", "floor"),
     [("beta", "0104"), ("", "0104"), ("GX10DGX", "0104"), ("0105x", "0104"), ("5.36_1.2b", "5.36_1.2"), ("0105", "5a"),
+     ("S1EKT16A", "S1EKT16B"), ("5.36_0ACUM018", "5.36_0BCUM023"), ("5.x.2", "5.0.2"),
      ("٥.٣", "5")],
 )  # fmt: skip
 def test_bios_versions_that_cannot_be_compared(version: str, floor: str) -> None:

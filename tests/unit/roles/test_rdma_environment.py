@@ -223,3 +223,66 @@ def test_no_gid(tmp_path: Path) -> None:
 
 def test_gid_of_an_address() -> None:
     assert environment.gid(IPv4Address("192.168.100.1")) == "0000:0000:0000:0000:0000:ffff:c0a8:6401"
+
+
+WANTED = {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "=rocep1s0f1", "UCX_NET_DEVICES": "rocep1s0f1:1"}
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            "/etc/profile.d/zz-nccl.sh:export NCCL_IB_DISABLE=1",
+            "/etc/profile.d/zz-nccl.sh sets NCCL_IB_DISABLE to 1 for logins; 0 is right: remove it there",
+        ),
+        (
+            "/etc/environment:UCX_NET_DEVICES='all'",
+            (
+                "/etc/environment sets UCX_NET_DEVICES to all for `ssh NODE COMMAND` and services of PAM; rocep1s0f1:1 "
+                "is right: remove it there"
+            ),
+        ),
+        (
+            "/home/ops/.bashrc:  export NCCL_IB_GID_INDEX=3",
+            (
+                "/home/ops/.bashrc sets NCCL_IB_GID_INDEX to 3 for logins of ops; this rack leaves it unset: remove it "
+                "there"
+            ),
+        ),
+        (
+            "/root/.profile:NCCL_NET=Socket; export NCCL_NET",
+            "/root/.profile sets NCCL_NET to Socket for logins of root; this rack leaves it unset: remove it there",
+        ),
+        (
+            "/etc/systemd/system.conf.d/x.conf:DefaultEnvironment=A=1 NCCL_IB_HCA=mlx5_0",
+            (
+                "/etc/systemd/system.conf.d/x.conf sets NCCL_IB_HCA to mlx5_0 for services that do not read ours; "
+                "=rocep1s0f1 is right: remove it there"
+            ),
+        ),
+        (
+            "/etc/profile.d/zz.sh:export NCCL_IB_HCA=",
+            "/etc/profile.d/zz.sh sets NCCL_IB_HCA to nothing for logins; =rocep1s0f1 is right: remove it there",
+        ),
+    ],
+)
+def test_the_file_that_wins_over_ours_is_named(line: str, found: str) -> None:
+    assert environment.overriders(line, WANTED, ["ops", "root"]) == [found]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/etc/profile.d/zz.sh:export NCCL_IB_DISABLE=0",
+        "/etc/profile.d/aa.sh:export NCCL_IB_DISABLE=1",
+        "/home/other/.bashrc:export NCCL_IB_DISABLE=1",
+        '/etc/profile.d/zz.sh:export NCCL_IB_HCA="=rocep1s0f1"',
+        "",
+    ],
+)
+def test_a_file_that_is_read_before_ours_or_says_the_same_is_no_fault(line: str) -> None:
+    assert environment.overriders(line, WANTED, ["ops", "root"]) == []
+
+
+def test_each_variable_of_a_rack_is_looked_for() -> None:
+    assert {name for text in (SWITCH, RING, DIRECT, LOSSLESS) for name in printed(text)} <= set(environment.NAMES)

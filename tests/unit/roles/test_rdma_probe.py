@@ -28,6 +28,22 @@ def test_a_bare_node_answers_with_nothing(tmp_path: Path) -> None:
     assert [asked(tmp_path, key) for key in keys] == [""] * 5
 
 
+def test_lines_that_set_our_variables_are_printed_and_no_others(tmp_path: Path) -> None:
+    write(
+        tmp_path, "/etc/profile.d/zz-nccl.sh", "export A=hunter2\n# NCCL_IB_DISABLE=1\nexport NCCL_IB_DISABLE=1 # off\n"
+    )
+    write(tmp_path, "/etc/environment", 'MY_NCCL_IB_DISABLE=1\nUCX_NET_DEVICES="all"\n')
+    write(tmp_path, environment.PROFILE, "NCCL_IB_DISABLE=0\n")
+    write(tmp_path, "/etc/systemd/system.conf.d/x.conf", "[Manager]\nDefaultEnvironment=A=1 NCCL_NET=Socket\n")
+    assert asked(tmp_path, facts.SETTINGS).splitlines() == [
+        '/etc/environment:UCX_NET_DEVICES="all"',
+        "/etc/profile.d/zz-nccl.sh:export NCCL_IB_DISABLE=1 # off",
+        "/etc/systemd/system.conf.d/x.conf:DefaultEnvironment=A=1 NCCL_NET=Socket",
+    ]
+    stand_in(tmp_path, "grep", "exit 2")
+    assert run(COMMANDS[facts.SETTINGS], tmp_path).returncode == 9, "a file that cannot be read is unknown"
+
+
 def test_modes(tmp_path: Path) -> None:
     write(tmp_path, environment.ENV)
     write(tmp_path, environment.GID_INDEX)
