@@ -48,7 +48,7 @@ def apply(rack: Rack, node: Node) -> None:  # noqa: ARG001 - every role is calle
 def swap_off(facts: MemoryFacts) -> Changeset:
     """End swapping: fstab entries commented out, swap units masked, swap areas and zram devices released."""
     fstab = facts.reading.content(desired.FSTAB) or b""
-    units = desired.to_mask(facts.reading.text(UNITS))
+    units = desired.to_mask(facts.reading.text(UNITS), fstab)
     swapped = desired.active(facts.reading.text("/proc/swaps"))
     zram = desired.configured_zram(facts.reading.text(ZRAM))
     wanted = desired.without_swap(fstab)

@@ -90,13 +90,53 @@ def units(listing: str) -> list[SwapUnit]:
     return sorted(found.values(), key=lambda unit: unit.name)
 
 
-def to_mask(listing: str) -> list[str]:
+def to_mask(listing: str, fstab: bytes) -> list[str]:
     """Return the units that could enable swap again: every swap unit, every creator of zram, and the target that starts
     them.
+
+    A line of fstab that was written since the last daemon-reload has no unit yet. It gets one at the next reload, which
+    an earlier operation of the run can cause, so its unit is masked as well.
     """
     present = {unit.name: unit.masked for unit in units(listing)}
+    for line in fstab.splitlines():
+        if is_swap(line):
+            present.setdefault(swap_unit(line.split()[0].decode(errors="surrogateescape")), False)
     present.setdefault(SWAP_TARGET, False)
     return sorted(name for name, masked in present.items() if not masked)
+
+
+def swap_unit(what: str) -> str:
+    """Return the name of the unit that systemd makes of the first field of a swap line in fstab."""
+    tag, equals, value = what.partition("=")
+    folder = _BY_TAG.get(tag) if equals else None
+    path = f"/dev/disk/{folder}/{_encoded_name(value.strip(chr(34)))}" if folder else what
+    return f"{_escaped_path(path)}.swap"
+
+
+_BY_TAG = {"UUID": "by-uuid", "LABEL": "by-label", "PARTUUID": "by-partuuid", "PARTLABEL": "by-partlabel"}
+
+
+def _encoded_name(value: str) -> str:
+    """Return a label as udev has it in the name of a link, where signs beyond ASCII stay."""
+    return "".join(
+        sign if not sign.isascii() or sign.isalnum() or sign in "#+-.:=@_" else _hexadecimal(sign) for sign in value
+    )
+
+
+def _escaped_path(path: str) -> str:
+    """Return a path as systemd-escape --path has it."""
+    words = "/".join(word for word in path.split("/") if word)
+    if not words:
+        return "-"
+    escaped = "".join(
+        "-" if sign == "/" else sign if sign.isascii() and (sign.isalnum() or sign in ":_.") else _hexadecimal(sign)
+        for sign in words
+    )
+    return _hexadecimal(".") + escaped[1:] if escaped.startswith(".") else escaped
+
+
+def _hexadecimal(sign: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode(errors="surrogateescape"))
 
 
 def active(proc_swaps: str) -> list[str]:

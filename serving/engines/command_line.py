@@ -305,8 +305,16 @@ def _is_kind(kind: str, value: str) -> bool:
     return True
 
 
+_REPLACED = {
+    "--enable-reasoning": "removed before 0.10.2; remove it: reasoning-parser alone turns it on",
+}
+"""Options of releases before the first of the tables that recipes still have, with what does the same now."""
+
+
 def _unknown(known: EngineTable, release: str, title: str, name: str) -> OptionProblem:
     """Say that a release lacks an option, which releases have it, and which name is near."""
+    if name in _REPLACED:
+        return OptionProblem(name, f"{name} is not an option of {title}: {_REPLACED[name]}")
     presences = known.options.get(name, ())
     place = known.order[release]
     before = [row for row in presences if known.order[row.until] < place]

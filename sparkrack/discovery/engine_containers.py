@@ -28,14 +28,18 @@ done
 p=$(cat /run/docker.pid 2>/dev/null) && [ "$(cat "/proc/$p/comm" 2>/dev/null)" = dockerd ] || exit 0
 i=$(timeout {TOOL_SECONDS} docker ps -q --no-trunc) || exit 9
 [ -z "$i" ] || timeout {TOOL_SECONDS} docker inspect --format \
-'container [{{{{json .Name}}}},{{{{json .Config.Image}}}},{{{{json .Path}}}},{{{{json .Args}}}}]' $i"""
-"""Prints the units that the node has files of, and the command of each running container. Its environment, which may
-hold secrets, does not leave the node.
+'container [{{{{json .Id}}}},{{{{json .Name}}}},{{{{json .Config.Image}}}},{{{{json .Path}}}},{{{{json .Args}}}}]' $i ||
+exit 9
+for c in $i; do timeout {TOOL_SECONDS} docker top "$c" -eo pid,args 2>/dev/null | sed "1d; s/^ */process $c /"; done"""
+"""Prints the units that the node has files of, the command of each running container, and its processes: launchers of
+others start a container that sleeps, and the engine in it by `docker exec`. A container that ends in between has no
+processes. Its environment, which may hold secrets, does not leave the node.
 """
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
 """Engines by what the names of their metrics begin with."""
 _ENGINE = re.compile(
     r"(?:^|[\s/'\"])vllm\s+serve\b|\bvllm\.entrypoints\.|\bsglang\.launch_server\b|(?:^|[\s/'\"])sglang\s+serve\b"
+    r"|(?:^|[\s/])(?:llama-server|trtllm-serve|ollama\s+serve|atlas\s+serve)\b|(?:^|\s)/opt/nim/"
 )
 _SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash")
 _LONGEST = 600
@@ -79,20 +83,37 @@ class Engines:
 
 def parse_engines(text: str) -> Engines:
     """Return what a node has, from the output of QUESTION. Raises ValueError for any other output."""
-    units, containers = [], []
+    units: list[InstalledUnit] = []
+    containers: dict[str, EngineContainer] = {}
+    processes: dict[str, list[tuple[str, ...]]] = {}
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
         if kind == "unit":
             units.append(_installed_unit(*rest.split(" ")))
         elif kind == "container":
-            containers.append(_container(json.loads(rest)))
+            identity, found = _container(json.loads(rest))
+            containers[identity] = found
+        elif kind == "process":
+            identity, _pid, *argv = rest.split()
+            processes.setdefault(identity, []).append(tuple(argv))
         else:
             raise ValueError(f"unexpected output {line[:40]!r}")
     own = {f"sparkrack-{unit.name}" for unit in units}
     return Engines(
         tuple(units),
-        tuple(one for one in containers if one.name not in own and _ENGINE.search(" ".join(one.argv))),
+        tuple(
+            engine
+            for identity, container in containers.items()
+            if container.name not in own and (engine := _engine_in(container, processes.get(identity, ())))
+        ),
     )
+
+
+def _engine_in(container: EngineContainer, processes: Iterable[tuple[str, ...]]) -> EngineContainer | None:
+    """Return a container with the command of the engine in it: its own, else that of a process; None without one."""
+    commands = (container.argv, *processes)
+    argv = next((argv for argv in commands if _ENGINE.search(" ".join(argv))), None)
+    return replace(container, argv=argv) if argv else None
 
 
 def _installed_unit(name: str = "", described: str = "", gate: str = "") -> InstalledUnit:
@@ -116,10 +137,11 @@ def _engine_of(metrics: Mapping[str, Any]) -> str:
     return _ENGINES.get(names[0].partition(":")[0], "custom") if names else "custom"
 
 
-def _container(row: Any) -> EngineContainer:
+def _container(row: Any) -> tuple[str, EngineContainer]:
+    """Return the ID of a container, and what it is."""
     match row:
-        case [str(name), str(image), str(path), list(words)] if all(isinstance(word, str) for word in words):
-            return EngineContainer(name.removeprefix("/"), image, (path, *words))
+        case [str(identity), str(name), str(image), str(path), list(words)] if all(isinstance(w, str) for w in words):
+            return identity, EngineContainer(name.removeprefix("/"), image, (path, *words))
     raise ValueError("unexpected output of docker inspect")
 
 

@@ -77,6 +77,7 @@ def _subnets(
     """A subnet for each half, and the number of each node in both."""
     nets: list[IPv4Network | None] = [None, None]
     own: dict[str, dict[int, int]] = {}
+    addressed = {half.index for half, facts in used.items() if facts.addresses}
     for index in (0, 1):
         there = {
             half.node: one for half, facts in used.items() if half.index == index and (one := _first_address(facts))
@@ -97,15 +98,28 @@ def _subnets(
     if nets[0] and nets[1] and nets[0].overlaps(nets[1]):
         keys.add_gap("subnets", f"both halves are in {nets[0]}: answers leave by the wrong one, so each gets its own")
         nets[1] = None
-    free = (net for net in _candidates() if not _why_unfit(net, taken) and not any(n and n.overlaps(net) for n in nets))
+    highest = max((number for numbers in own.values() for number in numbers.values()), default=0)
+    free = (
+        net
+        for net in _candidates()
+        if not _why_unfit(net, taken)
+        and not any(other and other.overlaps(net) for other in nets)
+        and highest < net.num_addresses - 1
+    )
     for index in (0, 1):
         if nets[index] is None:
             nets[index] = next(free)
-            if keys.found:
+            if index not in addressed and keys.found:
                 keys.add_gap("subnets", f"half {index} of the ports has no address; {nets[index]} was chosen for it")
+            elif index in addressed:
+                keys.add_gap("subnets", f"{nets[index]} was chosen for half {index} of the ports")
     keys.data["subnets"] = [str(net) for net in nets]
     if not keys.found:
-        keys.notes["subnets"] = "chosen, since no node has an address on its fabric yet"
+        keys.notes["subnets"] = (
+            "chosen, since no address of the fabric can be kept"
+            if addressed
+            else "chosen, since no node has an address on its fabric yet"
+        )
     for half, facts in used.items():
         if len(facts.addresses) > 1:
             keys.add_gap("subnets", f"{half} has several addresses: {', '.join(map(str, facts.addresses))}")
@@ -132,7 +146,9 @@ def _write_host_numbers(keys: FabricKeys, nodes: Mapping[str, NodeFacts], own: M
 
 
 def _candidates() -> list[IPv4Network]:
-    return [*DEFAULTS, *(IPv4Network(f"10.{200 + number}.0.0/24") for number in range(20))]
+    """Subnets to choose from; the last ones have the hosts of a rack that was in one large network."""
+    small = [IPv4Network(f"10.{200 + number}.0.0/24") for number in range(20)]
+    return [*DEFAULTS, *small, *(IPv4Network(f"10.{220 + number}.0.0/16") for number in range(20))]
 
 
 def _why_unfit(net: IPv4Network, taken: Collection[IPv4Address]) -> str | None:

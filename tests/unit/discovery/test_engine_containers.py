@@ -20,12 +20,13 @@ DOCKER = """#!/bin/sh
 case $1 in
 ps) /bin/cat "$0.ids" ;;
 inspect) [ "$4" ] || exit 1; /bin/cat "$0.containers" ;;
+top) [ ! -e "$0.top" ] || /bin/cat "$0.top" ;;
 esac
 """
 
 
 def container(name: str, *argv: str, image: str = "vllm/vllm-openai:v0.19.0") -> str:
-    return "container " + json.dumps([f"/{name}", image, argv[0], list(argv[1:])])
+    return "container " + json.dumps([f"id-{name}", f"/{name}", image, argv[0], list(argv[1:])])
 
 
 BY_HAND = container(
@@ -48,6 +49,29 @@ BY_HAND = container(
 def test_an_engine_is_known_by_its_command(argv: tuple[str, ...]) -> None:
     (found,) = parse_engines(container("a", *argv)).containers
     assert found.argv == argv
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve Qwen/Qwen3-8B --port 8000",
+        "/usr/bin/python3 /usr/local/bin/vllm serve m",
+        "python3 -m sglang.launch_server --model-path m",
+        "/app/llama-server -m x.gguf",
+        "trtllm-serve m",
+        "/bin/bash /opt/nim/start_server.sh",
+    ],
+)
+def test_an_engine_that_was_started_in_a_sleeping_container_is_known(command: str) -> None:
+    """As the launchers of eugr and sparkrun start it: `sleep infinity`, then `docker exec`."""
+    rows = ["process id-a 1 sleep infinity", f"process id-a 17 {command}", "process id-a 90 VLLM::EngineCore"]
+    (found,) = parse_engines("\n".join([container("a", "sleep", "infinity"), *rows])).containers
+    assert (found.name, found.argv) == ("a", tuple(command.split()))
+
+
+def test_processes_without_an_engine_make_no_engine() -> None:
+    rows = ["process id-a 1 sleep infinity", "process id-b 2 vllm serve m"]
+    assert parse_engines("\n".join([container("a", "sleep", "infinity"), *rows])) == Engines()
 
 
 @pytest.mark.parametrize("argv", [("nginx",), ("sleep", "infinity"), ("cat", "notes-on-vllm", "serve")])
@@ -152,6 +176,11 @@ def test_the_containers_of_a_docker_that_runs(tmp_path: Path) -> None:
         (tmp_path / "docker.ids").write_text("aa\n")
         (tmp_path / "docker.containers").write_text(f"{BY_HAND}\n")
         assert [one.name for one in parse_engines(ask(tmp_path).stdout).containers] == ["my-llm"]
+        (tmp_path / "docker.ids").write_text("id-a\n")
+        (tmp_path / "docker.containers").write_text(f"{container('a', 'sleep', 'infinity')}\n")
+        (tmp_path / "docker.top").write_text("    PID COMMAND\n   4711 sleep infinity\n   4712 vllm serve m\n")
+        (found,) = parse_engines(ask(tmp_path).stdout).containers
+        assert (found.name, found.argv) == ("a", ("vllm", "serve", "m"))
 
 
 def test_no_variable_of_a_container_leaves_the_node() -> None:

@@ -66,6 +66,19 @@ def test_a_file_that_cannot_be_taken_over_is_reported(playbook: World, content: 
     assert f"fabric.adopt: spark2: /etc/netplan/40-cx7.yaml cannot be taken over, {why}" in reported(playbook)
 
 
+def test_a_rack_in_one_large_network_gets_a_subnet_that_has_its_hosts() -> None:
+    """A published set-up: all halves of two nodes in 10.0.0.0/16, with host numbers above 255."""
+    found = world(loaded(SWITCH))
+    for number, node in enumerate(("spark1", "spark2")):
+        for half, host in zip(halves(node), (1, 2), strict=True):
+            found.address(half, f"10.0.{number + 1}.{host}/16")
+    rack = found.adopted()
+    assert rack.fabric.subnets is not None
+    assert [str(net) for net in rack.fabric.subnets] == ["10.0.0.0/16", "10.220.0.0/16"]
+    assert [node.host for node in rack.nodes.values()] == [257, 513]
+    assert "has no address" not in reported(found)
+
+
 def test_a_file_that_matches_the_fabric_by_its_driver_is_reported(playbook: World) -> None:
     content = b"network: {ethernets: {cx7: {match: {driver: mlx5_core}, dhcp4: true}}}"
     playbook.say("spark2", "whole", f"/etc/netplan/50-cx7.yaml {base64.b64encode(content).decode()}")

@@ -34,7 +34,7 @@ def test_units(tmp_path: Path) -> None:
     (tmp_path / "etc/systemd/system/swap.target").symlink_to("/dev/null")
     (tmp_path / "etc/systemd/system/gone.swap").symlink_to("/nowhere")
     listing = asked(tmp_path, facts.UNITS).replace(str(tmp_path), "")
-    assert desired.to_mask(listing) == ["gone.swap", "swap.img.swap", "systemd-zram-setup@.service"]
+    assert desired.to_mask(listing, b"") == ["gone.swap", "swap.img.swap", "systemd-zram-setup@.service"]
 
 
 def test_settings(tmp_path: Path) -> None:

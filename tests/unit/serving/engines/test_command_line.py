@@ -115,6 +115,12 @@ def test_what_is_not_a_version_is_refused(version: str) -> None:
 @pytest.mark.parametrize(
     ("engine", "version", "argv", "expected"),
     [
+        (
+            "vllm",
+            "0.25.1",
+            ["--enable-reasoning"],
+            "--enable-reasoning is not an option of vLLM 0.25.1: removed before 0.10.2; remove it: reasoning-parser",
+        ),
         ("vllm", "0.33.0", ["--swap-space", "4"], "--swap-space is not an option of vLLM 0.33.0: removed after 0.17.1"),
         (
             "vllm",
