@@ -170,9 +170,11 @@ class ServingEngine:
     None for an engine that has no table. `own_address`: the variable with the address of each node. `ray`: whether Ray
     joins its nodes. `host`: what its options take of the host's memory, from `args`, `env` and the number of ranks.
     `bench`: its measuring tool. `log`: what it prints of its memory. `serves_any_name`: whether it answers whatever
-    model a request names, so that the name of its model must be looked up. `guards_metrics`: whether its /metrics needs
-    the key. `weights`: bytes that each node loads, from the sizes of the files of the model, where the sum of declared
-    sizes is the fit; None where the fit is computed. `rules`: what is wrong with a unit of so many ranks. `advice`:
+    model a request names, so that the name of its model must be looked up. `known_paths`: whether it is known to have
+    /v1/models and /health. `guards_metrics`: whether its /metrics needs
+    the key. `weights`: bytes that each node loads, from the sizes of the files of its models by the path in the
+    container, and the paths below /models that its options name, where the sum of declared sizes is the fit; None
+    where the fit is computed. `rules`: what is wrong with a unit of so many ranks. `advice`:
     what is worth a warning.
     """
 
@@ -194,8 +196,9 @@ class ServingEngine:
     bench: BenchTool | None = None
     log: StartLog | None = None
     serves_any_name: bool = False
+    known_paths: bool = True
     guards_metrics: bool = False
-    weights: Callable[[ServedUnit, Mapping[str, int]], float | None] | None = None
+    weights: Callable[[ServedUnit, Mapping[str, int], Sequence[str]], float | None] | None = None
     rules: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
     advice: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
 

@@ -61,7 +61,7 @@ def looks(unit: ServedUnit, rank: int, _ranks: int) -> Sequence[str]:
     return (f"program:{words[0]}",)
 
 
-def weights(unit: ServedUnit, _files: Mapping[str, int]) -> float | None:
+def weights(unit: ServedUnit, _files: Mapping[str, int], _named: Sequence[str]) -> float | None:
     """Return the bytes that each node loads; None where they are not declared."""
     size = _declared(unit).weights_bytes
     return float(size) if size else None
@@ -76,6 +76,7 @@ ENGINES = (
         key=key,
         progress=progress,
         looks=looks,
+        known_paths=False,
         weights=weights,
         rules=rules,
         advice=advice,

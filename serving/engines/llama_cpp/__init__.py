@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,16 +64,17 @@ def argv(place: RankPlace) -> list[str]:
     return ["sh", "-c", START, "llama-server", *words, *place.args, *place.listen]
 
 
-def weights(unit: ServedUnit, files: Mapping[str, int]) -> float | None:
+def weights(unit: ServedUnit, files: Mapping[str, int], named: Sequence[str]) -> float | None:
     """Return the bytes of the files that the server reads; None where one of them is not known.
 
     Args:
         unit: the unit.
         files: the sizes of the files of its models, by the path in the container.
+        named: the paths that its options name.
     """
-    named = [value for value in unit.args.values() if isinstance(value, str)]
     wanted = [f"/models/{unit.model}/{part}" for part in parts(unit.gguf or "")]
-    wanted += [word for word in named if word.startswith("/models/")]
+    folders = [path for path in named if any(file.startswith(f"{path}/") for file in files)]
+    wanted += [part for path in named if path not in folders for part in parts(path)]
     sizes = [files.get(path) for path in dict.fromkeys(wanted)]
     return None if None in sizes else float(sum(size for size in sizes if size is not None))
 

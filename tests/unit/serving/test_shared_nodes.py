@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from typing import Any
 
 import pytest
@@ -217,7 +219,7 @@ def ports(rack: Rack) -> dict[str, tuple[int, int, int]]:
         name: (
             unit_ports.coordinator_port(29400, units, rack.nodes, one),
             unit_ports.master_port(units, rack.nodes, one),
-            unit_ports.meeting_port(units, one),
+            unit_ports.meeting_port(units, rack.nodes, one),
         )
         for name, one in units.items()
     }
@@ -231,6 +233,32 @@ def test_each_unit_has_ports_of_its_own_and_keeps_them_when_another_is_written_b
     assert after["one"] == before["one"]
     assert after["two"] == (29401, 29521, 18666)
     assert after["far"] == (29400, 29501, 18665)
+
+
+def test_a_unit_on_other_nodes_changes_no_port_of_a_unit_wherever_it_is_written() -> None:
+    """A unit that shares a node with it is counted, and one that shares none is not."""
+    four = {"nodes": ["n2", "n3"], "parallel": {"tensor": 2}}
+    middle = {"nodes": ["n1", "n2"], "parallel": {"tensor": 2}, "memory": 0.1}
+    units = {"new": on(8000, **four), "one": on(8000, **BOTH)}
+    alone, both = (ports(loaded(text(one, machines(4)))) for one in ({"one": units["one"]}, units))
+    assert both["one"] == alone["one"] == (29400, 29501, 18664)
+    chain = ports(loaded(text({**units, "between": on(8001, **middle)}, machines(4))))
+    assert [chain[name][2] for name in ("new", "one", "between")] == [18664, 18664, 18665]
+
+
+def test_units_that_share_a_node_meet_at_different_ports() -> None:
+    names = [f"n{number}" for number in range(8)]
+    chosen = random.Random(7)  # noqa: S311 - no secret
+    for _ in range(20):
+        units = {
+            f"u{number}": on(8000 + number, nodes=sorted(chosen.sample(names, 2)), memory=0.05, parallel={"tensor": 2})
+            for number in range(6)
+        }
+        rack = loaded(text(units, machines(8)))
+        made = ports(rack)
+        for one, other in itertools.combinations(served_units(rack).values(), 2):
+            if set(one.ranks(rack.nodes)) & set(other.ranks(rack.nodes)):
+                assert made[one.name][2] != made[other.name][2]
 
 
 @pytest.mark.parametrize("keys", [{}, {"engine": "sglang", "version": "0.5.12", "image": SGLANG}])
