@@ -450,7 +450,7 @@ class ServedUnit(Section):
     @property
     def family(self) -> Engine:
         """The engine by whose options the unit is judged."""
-        return ENGINES[self.engine].kind
+        return ENGINES[self.engine].family
 
     @property
     def has_open_metrics(self) -> bool:

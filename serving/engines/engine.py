@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from core.model.errors import RuleViolation
     from serving.options import ServedUnit
 
+INSIDE_KEY = "/run/sparkrack/key"
+"""Place in the container of the file with the key of the API, where an engine reads one."""
 RAY_PORT = 6379
 """The port of Ray on the head of a unit, where it is used. Only one such unit is up on a node."""
 
@@ -161,9 +163,9 @@ def no_rules(_unit: ServedUnit, _ranks: int) -> Iterator[RuleViolation]:
 class ServingEngine:
     """One engine of rack.yaml.
 
-    `name`: in rack.yaml. `kind`: the engine whose options it has. `title`: in sentences. `argv`: the command of a rank,
-    without the key. `key`: how it gets its key. `progress`: its metrics. `looks`: what the gate looks for in the image,
-    by unit, rank and number of ranks, in the form of files/serve_start.py.
+    `name`: in rack.yaml. `family`: the engine whose options it has. `title`: in sentences. `argv`: the command of a
+    rank, without the key. `key`: how it gets its key. `progress`: its metrics. `looks`: what the gate looks for in the
+    image, by unit, rank and number of ranks, in the form of files/serve_start.py.
 
     `package`: of Python, whose version the image has. `environment`: variables beside those of all engines. `owned`:
     options that the launcher sets itself, or that take from it what it needs, and why. `table`: its options by release;
@@ -179,7 +181,7 @@ class ServingEngine:
     """
 
     name: str
-    kind: str
+    family: str
     title: str
     argv: Callable[[RankPlace], Sequence[str]]
     key: Callable[[ServedUnit], KeyForm]

@@ -32,8 +32,6 @@ i=$(timeout {TOOL_SECONDS} docker ps -q --no-trunc) || exit 9
 """Prints the units that the node has files of, and the command of each running container. Its environment, which may
 hold secrets, does not leave the node.
 """
-_ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
-"""Engines by what the names of their metrics begin with."""
 _ENGINE = re.compile(
     r"(?:^|[\s/'\"])vllm\s+serve\b|\bvllm\.entrypoints\.|\bsglang\.launch_server\b|(?:^|[\s/'\"])sglang\s+serve\b"
 )
@@ -59,7 +57,7 @@ class EngineContainer:
 
 @dataclass(frozen=True)
 class InstalledUnit:
-    """A unit of which a node has files, as they describe it."""
+    """A unit of which a node has files, as they describe it. Those of an earlier version do not name the engine."""
 
     name: str
     engine: str
@@ -100,7 +98,7 @@ def _installed_unit(name: str = "", described: str = "", gate: str = "") -> Inst
         unit, checks = (json.loads(base64.b64decode(raw, validate=True)) for raw in (described, gate))
         return InstalledUnit(
             name=str(unit["name"]),
-            engine=_engine_of(unit["metrics"]),
+            engine=str(unit.get("engine", "an engine")),
             nodes=tuple(str(rank["node"]) for rank in unit["ranks"]),
             image=str(checks["image"]["name"]),
             model=str(checks["model"]["name"]),
@@ -108,12 +106,6 @@ def _installed_unit(name: str = "", described: str = "", gate: str = "") -> Inst
         )
     except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"the files of unit {name[:40]!r} are not those of sparkrack") from None
-
-
-def _engine_of(metrics: Mapping[str, Any]) -> str:
-    """Return the engine of a unit by the names of its metrics; custom for others."""
-    names = [str(name) for kind in ("counters", "requests") for name in metrics.get(kind, ())]
-    return _ENGINES.get(names[0].partition(":")[0], "custom") if names else "custom"
 
 
 def _container(row: Any) -> EngineContainer:

@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from serving.engines.custom.rules import PLACEHOLDER, advice, rules
-from serving.engines.engine import KeyForm, Progress, RankPlace, ServingEngine
+from serving.engines.engine import INSIDE_KEY, KeyForm, Progress, RankPlace, ServingEngine
 
 if TYPE_CHECKING:
     from serving.options import ServedUnit, ServingCustom
-
-INSIDE_KEY = "/run/sparkrack/key"
-"""Place in the container of the file with the key of the API."""
 
 
 def _declared(unit: ServedUnit) -> ServingCustom:
@@ -70,7 +67,7 @@ def weights(unit: ServedUnit, _files: Mapping[str, int], _named: Sequence[str]) 
 ENGINES = (
     ServingEngine(
         name="custom",
-        kind="custom",
+        family="custom",
         title="custom",
         argv=argv,
         key=key,

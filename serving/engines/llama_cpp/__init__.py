@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serving.engines.engine import KeyForm, OptionSyntax, Progress, RankPlace, ServingEngine
+from serving.engines.engine import INSIDE_KEY, KeyForm, OptionSyntax, Progress, RankPlace, ServingEngine
 from serving.engines.llama_cpp.rules import advice, parts, rules
 
 if TYPE_CHECKING:
     from serving.options import ServedUnit
 
-INSIDE_KEY = "/run/sparkrack/key"
-"""Place in the container of the file with the key of the API."""
 START = 'PATH="$PATH:/app"; exec llama-server "$@"'
 """Starts the server, which llama.cpp's own images have in /app, and others in a folder of PATH."""
 _MEMORY = "decides by free memory, or takes memory that no sum counts"
@@ -82,7 +80,7 @@ def weights(unit: ServedUnit, files: Mapping[str, int], named: Sequence[str]) ->
 ENGINES = (
     ServingEngine(
         name="llama.cpp",
-        kind="llama.cpp",
+        family="llama.cpp",
         title="llama.cpp",
         argv=argv,
         key=lambda _: KeyForm(option="--api-key-file", path=INSIDE_KEY),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,12 +17,13 @@ from core.model.model_lock import read
 from roles.rdma.options import socket_addresses
 from serving import desired
 from serving.engines.command_line import judge
-from serving.engines.llama_cpp import START, readme
+from serving.engines.llama_cpp import START
 from serving.engines.option_table import table
 from serving.launch import RankLaunch, launches
 from serving.options import served_units
 from serving.rules import notes
 from sparkrack.serving.check_units import check_units
+from tests.generated import REPOSITORY
 from tests.unit.model.serving_racks import IMAGE_ID, VLLM, loaded, put, record, refusals, text, unit
 
 GGUF = "Q4_K_M/qwen-00001-of-00003.gguf"
@@ -281,6 +283,12 @@ def test_the_tables_are_those_of_builds_that_take_other_names() -> None:
 
 
 def test_a_row_of_the_readme_gives_each_of_its_names() -> None:
+    place = REPOSITORY / "scripts/engine_readme.py"
+    spec = importlib.util.spec_from_file_location(place.stem, place)
+    assert spec
+    assert spec.loader
+    readme: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(readme)
     found = readme.options(
         "| `-kvo, --kv-offload, -nkvo, --no-kv-offload` | whether (default: enabled)<br/>(env: X) |\n"
         "| `-fa, --flash-attn [on\\|off\\|auto]` | set use ('on', 'off') |\n"

@@ -19,7 +19,7 @@ import pytest
 
 from serving.engines.command_line import judge, render
 from serving.engines.option_table import Engine, table
-from serving.engines.registry import KINDS
+from serving.engines.registry import FAMILIES
 from serving.engines.sglang import INSIDE_KEY
 from tests.generated import REPOSITORY
 from tests.unit.serving.engines import example_lines
@@ -256,7 +256,7 @@ def test_what_is_rendered_is_taken_by_the_release(release: Release, parsers: dic
     """Every flag, true and false."""
     chance = random.Random(7)  # noqa: S311 - which flags stand together, not a secret
     options = table(release[0]).of(release[1])
-    launcher = {options[f"--{name}"].dest for name in KINDS[release[0]].owned if f"--{name}" in options}
+    launcher = {options[f"--{name}"].dest for name in FAMILIES[release[0]].owned if f"--{name}" in options}
     flags = [
         name[2:]
         for name, option in options.items()
