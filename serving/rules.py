@@ -11,12 +11,11 @@ from difflib import get_close_matches
 from core.model.cabling import Cabling, Leg
 from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
 from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
-from core.model.model_lock import ModelRecord
+from core.model.model_lock import ModelRecord, revision_to_list
 from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
 from core.model.schema import Rack
 from core.model.written_secrets import written_secret
-from roles.models.desired import goal
 from serving import declared_fit
 from serving.accepted import accepted_options, engine_arguments, idle_entries
 from serving.calibration import Calibration
@@ -169,7 +168,9 @@ def _unit(
 def _present_records(partial: PartialRack, unit: ServedUnit) -> Mapping[str, ModelRecord]:
     """Return the records of the models of a unit that are of what the rack file declares: others are made anew."""
     known = ((name, partial.models.get(name), partial.records.get(name)) for name in mounted_models(unit))
-    return {name: record for name, model, record in known if model and record and goal(model, record).record}
+    return {
+        name: record for name, model, record in known if model and record and revision_to_list(model, record) is None
+    }
 
 
 def _secret_files(serving: ServingOptions) -> set[pathlib.Path]:

@@ -13,11 +13,13 @@ from core.model.role import reserved_gib
 from roles.memory.options import MemoryOptions
 from roles.rdma.options import socket_addresses
 from roles.watch.scrape import watched_units
-from serving import unit_ports
+from serving import desired, unit_ports
 from serving.launch import rank_argv
 from serving.options import served_units
 from serving.shared_nodes import container_ceiling, node_sums, shared_node_notes
 from tests.unit.model.serving_racks import SGLANG, loaded, machines, record, refusals, text, unit
+from tests.unit.roles.serving_units import PINS
+from tests.unit.roles.serving_units import RECORDS as LOCKED
 
 BOTH = {"nodes": ["n0", "n1"], "parallel": {"tensor": 2}}
 RECORDS = {"qwen": record("Qwen3-235B-A22B", 124 * 10**9)}
@@ -242,6 +244,11 @@ def test_a_unit_on_other_nodes_changes_no_port_of_a_unit_wherever_it_is_written(
     units = {"new": on(8000, **four), "one": on(8000, **BOTH)}
     alone, both = (ports(loaded(text(one, machines(4)))) for one in ({"one": units["one"]}, units))
     assert both["one"] == alone["one"] == (29400, 29501, 18664)
+    versions = set()
+    for declared in ({"one": units["one"]}, units):
+        rack = loaded(text(declared, machines(4)))
+        versions.add(desired.declared_version(desired.locked_unit(rack, served_units(rack)["one"], PINS, LOCKED)))
+    assert len(versions) == 1, "the unit would have to be recreated"
     chain = ports(loaded(text({**units, "between": on(8001, **middle)}, machines(4))))
     assert [chain[name][2] for name in ("new", "one", "between")] == [18664, 18664, 18665]
 
