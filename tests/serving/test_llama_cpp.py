@@ -191,8 +191,16 @@ except urllib.error.HTTPError as error:
 def test_a_pooling_that_is_refused_in_args_is_one_with_which_the_server_refuses_what_proves_the_kind(
     kind: str, pooling: str, status: int, tmp_path: Path
 ) -> None:
-    keys = {"engine": "llama.cpp", "version": "b11434", "nodes": ["n1"], "parallel": None, "memory": None, "kv": "1G"}
-    declared = {**keys, "gguf": "tiny.gguf", "kind": kind}
+    declared: dict[str, Any] = {
+        "engine": "llama.cpp",
+        "version": "b11434",
+        "nodes": ["n1"],
+        "parallel": None,
+        "memory": None,
+        "kv": "1G",
+        "gguf": "tiny.gguf",
+        "kind": kind,
+    }
     assert bool(refusals(text({"one": unit(**declared, args={"pooling": pooling})}))) == (status != 200)
     path, body, _ = request_of(served_units(loaded(text({"one": unit(**declared)})))["one"])
     tiny_gguf.write(tmp_path / "tiny.gguf")

@@ -9,6 +9,8 @@ from serving.engines.sglang.bench import BENCH
 from serving.engines.sglang.host import host_memory
 from serving.engines.sglang.start_log import LOG
 
+KEY_PATH = f"{INSIDE_KEY}.yaml"
+"""Place in the container of the file by which SGLang gets its key."""
 PROGRESS = Progress(
     # The first rises with the steps (0.5.9 and later), the others when a request has finished
     # (managers/tokenizer_manager.py).
@@ -50,7 +52,7 @@ ENGINES = (
         argv=argv,
         environment=lambda place: {"SGLANG_HOST_IP": str(place.own)},
         # claim: serving.sglang-api-key
-        key=lambda _: KeyForm(option="--config", path=f"{INSIDE_KEY}.yaml", yaml=True),
+        key=lambda _: KeyForm(option="--config", path=KEY_PATH, yaml=True),
         progress=lambda _: PROGRESS,
         looks=lambda _unit, _rank, _ranks: ("module:sglang",),
         owned=RANK_OPTIONS,

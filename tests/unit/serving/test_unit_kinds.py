@@ -203,7 +203,8 @@ def test_an_option_with_which_nothing_can_prove_the_unit_is_refused(file: str, k
 @pytest.mark.parametrize("kind", KINDS)
 def test_llama_server_pools_as_the_kind_of_its_unit_needs(kind: str, pooling: str) -> None:
     proven = {"embedding": ("mean", "cls", "last"), "score": ("rank",)}.get(kind, (pooling,))
-    keys = {"engine": "llama.cpp", "version": "b11434", "nodes": ["n1"], "parallel": None, "memory": None, "kv": "1G"}
+    keys: dict[str, Any] = {"engine": "llama.cpp", "version": "b11434", "nodes": ["n1"], "parallel": None, "kv": "1G"}
+    keys["memory"] = None
     found = refusals(text({"qwen": unit(**keys, gguf="q.gguf", kind=kind, args={"pooling": pooling})}))
     assert len(found) == (pooling not in proven)
     for line in found:

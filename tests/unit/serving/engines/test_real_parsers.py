@@ -20,7 +20,7 @@ import pytest
 from serving.engines.command_line import judge, render
 from serving.engines.option_table import Engine, table
 from serving.engines.registry import FAMILIES
-from serving.engines.sglang import INSIDE_KEY
+from serving.engines.sglang import KEY_PATH
 from tests.generated import REPOSITORY
 from tests.unit.serving.engines import example_lines
 from tests.unit.serving.engines import published_lines as published
@@ -128,7 +128,7 @@ def test_the_line_of_each_rank_of_the_examples_is_taken_by_its_release(
         release = table(line.engine).judging(line.version)
         assert release
         # The file of the key is in the container only.
-        argv = [str(key) if word == INSIDE_KEY else word for word in line.argv]
+        argv = [str(key) if word == KEY_PATH else word for word in line.argv]
         found.setdefault((line.engine, release), []).append(argv)
     assert set(found) == {("sglang", "0.5.12"), ("vllm", "0.19.1"), ("vllm", "0.21.0")}
     for (engine, version), lines in found.items():
