@@ -39,12 +39,13 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY))
+sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "scripts")]
+
+import engine_readme  # noqa: E402
 
 from lab.paths import cache, give_to_caller  # noqa: E402
-from serving.engines.llama_cpp import readme  # noqa: E402
 from serving.engines.option_table import Engine, EngineOption, build, render_table, table  # noqa: E402
-from serving.engines.registry import KINDS  # noqa: E402
+from serving.engines.registry import FAMILIES  # noqa: E402
 
 LOCK = REPOSITORY / "requirements/engines.lock"
 PARSER = REPOSITORY / "scripts/engine_parser.py"
@@ -242,7 +243,7 @@ class ReadmeOptions:
 
     def options(self) -> dict[str, EngineOption]:
         """Return the options of the build by name."""
-        return readme.options((self.tree / README).read_text(encoding="utf-8"))
+        return engine_readme.options((self.tree / README).read_text(encoding="utf-8"))
 
     def close(self) -> None:
         """Do nothing: there is no process."""
@@ -288,7 +289,7 @@ def write(changed: Engine, versions: list[str]) -> None:
         dumps[version], releases[version] = parser.options(), parser.digest
         parser.close()
         print(f"{changed} {version}: {len(dumps[version])} names")
-    path = KINDS[changed].table
+    path = FAMILIES[changed].table
     assert path  # noqa: S101 - each engine of TESTED has one
     path.write_text(render_table(build(changed, releases, dumps)), encoding="utf-8")
     table.cache_clear()

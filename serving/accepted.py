@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from core.model.errors import RuleViolation
 from core.model.model_lock import ModelRecord
-from serving.container_paths import absent, unit_places
+from serving.container_paths import ACCEPTED_BEFORE, ACCEPTED_CUSTOM, absent, unit_places
 from serving.engines.command_line import EngineArgumentsError, OptionProblem, render
 from serving.engines.option_table import TITLES
 from serving.engines.registry import ENGINES
@@ -107,6 +107,8 @@ def idle_entries(unit: ServedUnit, record: ModelRecord | None) -> Iterator[RuleV
                 what = f"args.{key} is an option that the launcher sets, which nothing accepts"
         elif key in unit.env:
             what = f"the container has what env.{key} names"
+        elif key in (ACCEPTED_BEFORE, ACCEPTED_CUSTOM) and getattr(unit, key):
+            what = f"the container has what {key} names"
         else:
             what = f"there is neither args.{key} nor env.{key}"
         yield RuleViolation(("accept", key), f"accepts nothing: {what}", "remove it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ _NAMES = {
     "expert": "parallel.expert",
     "speculative": "speculative options",
     "batch": "tokens at once",
+    "kind": "kind",
+    "before": "before",
+    "files": "files",
 }
 
 
@@ -34,6 +37,8 @@ class Conditions:
     image ID in docker. `quantization`, `kv_cache_dtype`: these options, empty where the engine decides. `expert`:
     whether experts were spread. `speculative`: the options for drafts, as JSON. `batch`: tokens that are computed at
     once, empty where the engine decides. `context`, `sequences`: of the unit; a smaller demand is covered by them.
+    `kind`: of the unit. `before`: its program before the engine, as JSON. `files`: a hash of its own files, with their
+    paths. An entry of a release that did not know these three was of a unit without them.
     """
 
     source: str | None
@@ -46,6 +51,9 @@ class Conditions:
     batch: str
     context: int
     sequences: int
+    kind: str = "chat"
+    before: str = ""
+    files: str = ""
 
     def difference(self, now: Conditions) -> str:
         """Return in what a unit is another one than that which was measured; empty if the figures count for it."""
@@ -135,13 +143,13 @@ def _calibration(entry: Any) -> Calibration | None:
 
 
 def _conditions(entry: Any) -> Conditions | None:
-    names = [one.name for one in fields(Conditions)]
-    if not isinstance(entry, dict) or any(name not in entry for name in names):
+    names = {one.name: one.default is MISSING for one in fields(Conditions)}
+    if not isinstance(entry, dict) or any(needed and name not in entry for name, needed in names.items()):
         return None
-    made = Conditions(**{name: entry[name] for name in names})
+    made = Conditions(**{name: entry[name] for name in names if name in entry})
     texts = (
         *(made.source or "", made.revision, made.image, made.quantization),
-        *(made.kv_cache_dtype, made.speculative, made.batch),
+        *(made.kv_cache_dtype, made.speculative, made.batch, made.kind, made.before, made.files),
     )
     numbers = (made.context, made.sequences)
     valid = all(isinstance(text, str) for text in texts) and isinstance(made.expert, bool)

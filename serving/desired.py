@@ -287,6 +287,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
     rdma = "required" if rdma_is_measured(rack) else "remark"
     found = {
         "name": unit.name,
+        "engine": unit.engine,
         "model": served_name(unit),
         "metrics": {name: list(names) for name, names in asdict(ENGINES[unit.engine].progress(unit)).items()},
         "ranks": [{"node": name, "address": str(addresses[name])} for name in locked.nodes],

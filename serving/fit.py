@@ -14,7 +14,7 @@ from typing import Literal
 from core.model.fields import mebibytes
 from core.model.model_lock import ModelRecord
 from serving.calibration import Calibration, Conditions
-from serving.container_paths import INSIDE_MODELS
+from serving.container_paths import INSIDE_MODELS, container_files
 from serving.engines import model_shape
 from serving.engines.host_memory import HostMemory
 from serving.engines.memory_fit import (
@@ -32,7 +32,8 @@ from serving.engines.memory_fit import (
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
 from serving.engines.registry import ENGINES
-from serving.options import ServedUnit, plain_argument
+from serving.options import ServedUnit, plain_argument, structured_value
+from serving.unit_files import mounts
 from serving.unit_kinds import pools
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
@@ -203,7 +204,20 @@ def conditions_of(
         batch=str(unit.args.get("max-num-batched-tokens" if unit.family == "vllm" else "chunked-prefill-size", "")),
         context=unit.context,
         sequences=unit.sequences,
+        kind=unit.kind,
+        before=json.dumps(unit.before) if unit.before else "",
+        files=_files_digest(unit),
     )
+
+
+def _files_digest(unit: ServedUnit) -> str:
+    """Return a hash of the own files of a unit, with their paths; empty without any. What cannot be read is reported
+    by the rules, and is what nothing was measured with."""
+    try:
+        mounted = {one.inside: one.digest for one in mounts(unit)}
+    except ValueError:
+        return "cannot be read"
+    return hashlib.sha256(json.dumps(mounted, sort_keys=True).encode()).hexdigest()[:16] if mounted else ""
 
 
 def _revision(record: ModelRecord) -> str:
@@ -242,6 +256,20 @@ def counted_calibration(
     return (None, reason) if reason else (measured, "")
 
 
+def declared_overhead(unit: ServedUnit) -> float:
+    """Return the GiB that an engine takes beside weights and cache: those of rack.yaml, or the usual ones."""
+    if unit.overhead:
+        return mebibytes(unit.overhead) / 1024
+    return POOLING_OVERHEAD_GIB if pools(unit) else OVERHEAD_GIB
+
+
+def _unknown_overhead(unit: ServedUnit) -> dict[str, str]:
+    """Return why the overhead of a unit is unknown, where it is."""
+    if unit.overhead or not pools(unit):
+        return {}
+    return {"overhead": "what an engine that pools takes beside weights and cache is not known here; write overhead"}
+
+
 # claim: serving.memory-fit
 def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, OverheadSource]:
     """Return what a unit asks for: room for one sequence of full length, and the state of all sequences.
@@ -252,8 +280,7 @@ def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, 
     overhead = measured
     if overhead is None:
         source = "declared" if unit.overhead else "default"
-        usual = POOLING_OVERHEAD_GIB if pools(unit) else OVERHEAD_GIB
-        overhead = mebibytes(unit.overhead) / 1024 if unit.overhead else usual
+        overhead = declared_overhead(unit)
     in_flight, share = _windows(unit)
     format_ = kv_format(unit) or "nvfp4"
     return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
@@ -261,12 +288,7 @@ def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, 
 
 def _speculative(unit: ServedUnit) -> Mapping[str, object]:
     """Return vLLM's options for drafts."""
-    value = plain_argument(unit.args.get("speculative-config"))
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            value = None
+    value = structured_value(plain_argument(unit.args.get("speculative-config")))
     return value if isinstance(value, Mapping) else {}
 
 
@@ -328,8 +350,7 @@ def _unknown_options(unit: ServedUnit, shape: ModelShape) -> dict[str, str]:
     if shape.token_bytes and (unit.family == "sglang" or not _is_before(unit.version, "0.26.0")):
         # vllm-project/vllm#51041, #54703: a reserve that depends on the batch, 7.5 to 55 KB a token.
         found["cache"] = "its compressed attention is known with vLLM before 0.26.0 only"
-    if pools(unit) and not unit.overhead:
-        found["overhead"] = "what an engine that pools takes beside weights and cache is not known here; write overhead"
+    found |= _unknown_overhead(unit)
     if (draft := _draft_model(unit)) and draft not in {f"{INSIDE_MODELS}/{name}" for name in unit.also}:
         found["draft"] = "the lock file has nothing of the draft model, which has weights and a cache of its own"
     return found
@@ -423,16 +444,19 @@ def found_fit(
     image: str | None,
     reserved: float,
 ) -> UnitFit | None:
-    """Return the memory of a unit with its own split; None where the lock file has nothing usable of its model.
+    """Return the memory of a unit with its own split: the sum of the sizes that are declared where its engine has no
+    other, else what is computed. None where the lock file has nothing usable of a model whose memory is computed.
 
     Args:
         unit: the unit.
-        record: its model in the lock file.
+        record: its model in the lock file, None without one.
         further: its further models there, by name.
         measured: the figures of the last good start that was measured.
         image: the ID of its image in the lock file.
         reserved: GiB of a node that no program gets.
     """
+    if ENGINES[unit.engine].weights:
+        return _declared_fit(unit, record, further, reserved)
     if record is None:
         return None
     try:
@@ -441,6 +465,32 @@ def found_fit(
         return None
     counted, _ = counted_calibration(unit, record, image, measured, parallel_of(unit), further)
     return unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved, further)
+
+
+def _declared_fit(unit: ServedUnit, record: ModelRecord | None, further: Further, reserved: float) -> UnitFit | None:
+    """Return the sum of a unit whose engine says nothing of its memory; None for any other."""
+    count = ENGINES[unit.engine].weights
+    if count is None:
+        return None
+    records = {unit.model: record, **further}
+    sizes = {
+        f"{INSIDE_MODELS}/{name}/{file.path}": file.size for name, one in records.items() if one for file in one.files
+    }
+    weights = count(unit, sizes, [path for path in container_files(unit) if path.startswith(f"{INSIDE_MODELS}/")])
+    unknown = {} if weights is not None else {"weights": "the bytes that a node loads are not known"}
+    found = Fit(
+        parallel=parallel_of(unit),
+        weights=(weights or 0.0) / GIB,
+        kv=mebibytes(unit.kv) / 1024 if unit.kv else 0.0,
+        state=0.0,
+        overhead=declared_overhead(unit),
+        blockers=(),
+        token_bytes=0.0,
+        unknown=unknown | _unknown_overhead(unit),
+    )
+    memory = MEMORY_GIB - reserved
+    source: OverheadSource = "declared" if unit.overhead else "default"
+    return UnitFit(found, memory, (unit.memory or HIGHEST_SHARE) * memory, source)
 
 
 def _measured(found: Fit, measured: Calibration, context: int, computed: float | None) -> Fit:

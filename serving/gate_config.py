@@ -25,11 +25,12 @@ from roles.memory.options import MemoryOptions
 from roles.time.options import TimeOptions
 from serving import unit_files
 from serving.container_paths import container_files
-from serving.declared_fit import needed_bytes
+from serving.engines.memory_fit import GIB
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.registry import ENGINES
 from serving.fit import (
     demand_of,
+    found_fit,
     host_memory_of,
     parallel_of,
     record_shape,
@@ -127,7 +128,7 @@ def proof(rack: Rack, unit: ServedUnit, node: str, secret_file: str) -> dict[str
         return None
     return {
         "secret_file": secret_file,
-        "meeting_port": meeting_port(served_units(rack), unit),
+        "meeting_port": meeting_port(served_units(rack), rack.nodes, unit),
         "options": list(TOOL_OPTIONS),
         "stale_remedy": STALE_REMEDY,
         "sends": sends,
@@ -170,8 +171,10 @@ def memory(
     add, floor = int(_host_gib(unit, record, ranks) * 2**30), mebibytes(given) * 2**20 if given else 0
     if unit.memory is not None:
         return {"share": unit.memory, "add": add, "floor": floor}
-    if (needed := needed_bytes(unit, record, further)) is not None:
-        return {"bytes": needed + add, "floor": floor}
+    if ENGINES[unit.engine].weights:
+        found = found_fit(unit, record, further, None, None, 0.0)
+        if found and "weights" not in found.fit.unknown:
+            return {"bytes": int(found.fit.total * GIB) + add, "floor": floor}
     demand, _ = demand_of(unit)
     weights = sum(one.size if (known := weight_size(one)) is None else known for one in (record, *further.values()))
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 
 from core.model import Rack
 from core.model.fields import mebibytes
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from serving.options import ServedUnit, ServingGateway, plain_argument, served_units
+from serving.options import ServedUnit, ServingGateway, plain_argument, served_units, structured_value
 
 SERVICE = "sparkrack-gateway-router.service"
 SERVICE_FILE = f"/etc/systemd/system/{SERVICE}"
@@ -39,11 +38,11 @@ def adapters(unit: ServedUnit) -> Iterator[str]:
     """Yield the names of the adapters of a unit that vLLM serves as models of their own."""
     given = plain_argument(unit.args.get("lora-modules", ()))
     for one in given if isinstance(given, list) else [given]:
-        with suppress(ValueError):
-            read = json.loads(one) if isinstance(one, str) and one.lstrip().startswith("{") else one
-            name = read.get("name") if isinstance(read, Mapping) else str(read).partition("=")[0]
-            if isinstance(name, str) and name:
-                yield name
+        read = structured_value(one)
+        name = read.get("name") if isinstance(read, Mapping) else str(read).partition("=")[0]
+        # A text with a brace at its beginning is JSON that vLLM cannot read.
+        if isinstance(name, str) and name and not name.lstrip().startswith("{"):
+            yield name
 
 
 def route(units: tuple[str, ...]) -> str:

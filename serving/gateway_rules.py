@@ -47,7 +47,10 @@ def shared_names(serving: ServingOptions) -> Iterator[RuleViolation]:
     for name, units in units_by_model(serving.units.values()).items():
         first, *others = units
         slots = {serving.units[unit].slot for unit in units}
-        if not others or (len(slots) == 1 and None not in slots):
+        if not others:
+            continue
+        if len(slots) == 1 and None not in slots:
+            yield from _other_kinds(serving, name, first, others)
             continue
         for other in others:
             named = "served-model-name" in serving.units[other].args
@@ -59,6 +62,20 @@ def shared_names(serving: ServingOptions) -> Iterator[RuleViolation]:
                 ("serving", "units", other, *place),
                 f"unit {first} serves {printable_line(name)}, too, and a client of the gateway names the model alone",
                 f"write {name_it}, or one slot for units of which one is up at a time",
+            )
+
+
+def _other_kinds(serving: ServingOptions, name: str, first: str, others: list[str]) -> Iterator[RuleViolation]:
+    """Yield each unit of a slot that answers other paths by a name than the first one: a change of which unit is up
+    would change for clients what the name is."""
+    kind = serving.units[first].kind
+    for other in others:
+        if serving.units[other].kind != kind:
+            yield RuleViolation(
+                ("serving", "units", other, "kind"),
+                f"unit {first} of the same slot serves {printable_line(name)} as {kind}: which requests the gateway "
+                "answers by this name would follow from which of them is up",
+                f"write kind: {kind}, or another name of the model",
             )
 
 

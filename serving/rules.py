@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import pathlib
 import re
@@ -14,7 +13,7 @@ from core.model.cabling import Cabling, Leg
 from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
 from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
 from core.model.image_names import image_name
-from core.model.model_lock import ModelRecord
+from core.model.model_lock import ModelRecord, revision_to_list
 from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
 from core.model.schema import Rack
@@ -22,7 +21,7 @@ from core.model.written_secrets import written_secret
 from serving import declared_fit, topology_notes
 from serving.accepted import accepted_options, engine_arguments, idle_entries
 from serving.calibration import Calibration
-from serving.container_paths import unservable
+from serving.container_paths import mounted_models, unservable
 from serving.engines.command_line import EngineArgumentsError
 from serving.engines.engine import RAY_PORT
 from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
@@ -46,7 +45,15 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.options import LOWEST_SHARE, ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
+from serving.options import (
+    LOWEST_SHARE,
+    ServedUnit,
+    ServingOptions,
+    gateway_of,
+    plain_argument,
+    served_units,
+    structured_value,
+)
 from serving.shared_nodes import check_shared_nodes, shared_node_notes
 from serving.unit_files import faults
 from serving.unit_kinds import unfit_model, unfit_probe, unprovable
@@ -110,14 +117,11 @@ def check(partial: PartialRack, serving: ServingOptions, cabling: Cabling) -> It
     """Yield every broken rule of the units."""
     fits = {}
     for unit in serving.units.values():
-        record, reserved = partial.records.get(unit.model), reserved_gib(partial.options.get)
-        further = further_models(unit, partial.records)
-        declared = declared_fit.declared_fit(unit, record, further, reserved)
-        fits[unit.name] = declared or _found_fit(partial, unit, record)
+        fits[unit.name] = _found_fit(partial, unit)
     yield from check_shared_nodes(partial, serving, fits)
     yield from _coordinator_port(partial, serving)
     for unit in serving.units.values():
-        for problem in _unit(partial, serving, unit, cabling):
+        for problem in _unit(partial, serving, unit, cabling, fits[unit.name]):
             yield RuleViolation(("serving", "units", unit.name, *problem.path), problem.what, problem.right)
 
 
@@ -126,6 +130,7 @@ def _unit(
     serving: ServingOptions,
     unit: ServedUnit,
     cabling: Cabling,
+    found: UnitFit | None,
 ) -> Iterator[RuleViolation]:
     yield from _names(partial, unit)
     yield from _split(partial, unit)
@@ -136,7 +141,8 @@ def _unit(
     refused = [*_environment(unit), *unprovable(unit, len(unit.ranks(partial.nodes)))]
     yield from refused
     paths = {problem.path for problem in (*options, *refused)}
-    yield from (problem for problem in unservable(unit, partial.models) if problem.path not in paths)
+    present = _present_records(partial, unit)
+    yield from (problem for problem in unservable(unit, partial.models, present) if problem.path not in paths)
     yield from unfit_probe(unit)
     yield from _ports(partial, serving, unit)
     yield from _direct(unit)
@@ -147,15 +153,22 @@ def _unit(
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
     record = partial.records.get(unit.model)
-    further = further_models(unit, partial.records)
-    yield from declared_fit.rules(unit, record, further, reserved_gib(partial.options.get))
-    found = _found_fit(partial, unit, record)
     yield from _host_memory(partial, unit, found)
     if record:
         yield from _next_token(unit, record)
         yield from unfit_model(unit, record)
-    if record and found:
+    if ENGINES[unit.engine].weights:
+        yield from declared_fit.rules(unit, present.get(unit.model), found)
+    elif record and found:
         yield from _fit(partial, unit, record, found)
+
+
+def _present_records(partial: PartialRack, unit: ServedUnit) -> Mapping[str, ModelRecord]:
+    """Return the records of the models of a unit that are of what the rack file declares: others are made anew."""
+    known = ((name, partial.models.get(name), partial.records.get(name)) for name in mounted_models(unit))
+    return {
+        name: record for name, model, record in known if model and record and revision_to_list(model, record) is None
+    }
 
 
 def _secret_files(serving: ServingOptions) -> set[pathlib.Path]:
@@ -208,6 +221,10 @@ def _split(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
             f"for {counted(count, 'node')}",
             f"write a product of {count}, like {{tensor: {usual.tensor}, pipeline: {usual.pipeline}}}",
         )
+
+    if split.expert and not ENGINES[unit.engine].package:
+        what = f"{TITLES[unit.family]} gets no option for it"
+        yield RuleViolation(("parallel", "expert"), what, "remove it")
 
 
 def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
@@ -400,12 +417,12 @@ def _next_token(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation
         )
 
 
-def _found_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord | None) -> UnitFit | None:
+def _found_fit(partial: PartialRack, unit: ServedUnit) -> UnitFit | None:
     """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
-    if parallel_of(unit).nodes != len(unit.ranks(partial.nodes)) or ENGINES[unit.engine].weights:
+    if parallel_of(unit).nodes != len(unit.ranks(partial.nodes)) and not ENGINES[unit.engine].weights:
         return None
+    record, further = partial.records.get(unit.model), further_models(unit, partial.records)
     image, measured = partial.image_ids.get(unit.image), partial.locked.get("serving", {}).get(unit.name)
-    further = further_models(unit, partial.records)
     return found_fit(unit, record, further, measured, image, reserved_gib(partial.options.get))
 
 
@@ -514,7 +531,8 @@ def _unknowns(
 ) -> Iterator[RuleViolation]:
     record = records.get(unit.model)
     if ENGINES[unit.engine].weights:
-        yield from declared_fit.notes(unit, record, further_models(unit, records), reserved)
+        if found := found_fit(unit, record, further_models(unit, records), measured, image, reserved):
+            yield from declared_fit.notes(unit, record, found)
         return
     if record is None:
         yield RuleViolation(
@@ -601,11 +619,6 @@ def _way_in(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
 
 
 def _compiles_all(unit: ServedUnit) -> bool:
-    config = plain_argument(unit.args.get("compilation-config"))
-    if isinstance(config, str):
-        try:
-            config = json.loads(config)
-        except ValueError:
-            return False
+    config = structured_value(plain_argument(unit.args.get("compilation-config")))
     operations = config.get("custom_ops") if isinstance(config, dict) else None
     return isinstance(operations, list) and "all" in operations

@@ -18,8 +18,8 @@ from core.model.role import reserved_gib
 from roles.docker.options import DockerOptions
 from roles.memory.options import MemoryOptions, host_gib
 from serving.engines.engine import RAY_PORT
-from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB, OVERHEAD_GIB
-from serving.fit import UnitFit, host_memory_of, parallel_of
+from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
+from serving.fit import UnitFit, declared_overhead, host_memory_of, parallel_of
 from serving.options import ServedUnit, ServingOptions, served_units
 from serving.unit_ports import MASTER_PORT, Nodes, coordinator_port, master_port
 
@@ -62,7 +62,7 @@ def taken_gib(unit: ServedUnit, found: UnitFit | None, memory: float) -> float:
     if found:
         return found.fit.total
     cache = mebibytes(unit.kv) / 1024 if unit.kv else 0.0
-    return cache + (mebibytes(unit.overhead) / 1024 if unit.overhead else OVERHEAD_GIB)
+    return cache + declared_overhead(unit)
 
 
 def node_sums(
@@ -139,11 +139,18 @@ def _sums(partial: PartialRack, serving: ServingOptions, fits: Fits) -> Iterator
         parts = ", ".join(f"{name} {gib:.1f}" for name, gib in found.parts.items())
         last = serving.units[names[-1]]
         yield RuleViolation(
-            ("serving", "units", last.name, "memory" if last.memory else "kv"),
+            ("serving", "units", last.name, *_blamed(last)),
             f"the units that can be up on {found.node} take {found.total:.1f} GiB together ({parts}), and a node gives "
             f"at most {found.allowed:.1f}",
             "write less, other nodes, state: down at one of them, or one slot for units that are alternatives",
         )
+
+
+def _blamed(unit: ServedUnit) -> tuple[str, ...]:
+    """Return the key of a unit with what it takes of a node."""
+    if unit.memory or unit.kv:
+        return ("memory",) if unit.memory else ("kv",)
+    return ("custom", "weights")
 
 
 def _ports(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:

@@ -12,13 +12,16 @@ from collections.abc import Iterator, Mapping
 from core.model.errors import RuleViolation, counted, truncate
 from core.model.model_lock import ModelRecord
 from serving.engines.option_table import Engine
-from serving.options import ServedUnit, plain_argument
+from serving.options import ServedUnit, plain_argument, structured_value
 
 _COPIES = ("data-parallel-size", "dp-size", "attn-dp-size", "attention-data-parallel-size")
 _POOLED = ("embedding", "score")
 _NEEDS = {"chat": "a completion", "completion": "a completion", "embedding": "an embedding", "score": "a ranking"}
 _CONVERTED = {"embedding": ("auto", "none", "embed"), "score": ("auto", "none", "embed", "classify")}
 """What vLLM may make of a model that pools: a ranking may be by the distance of embeddings."""
+_POOLING = {"embedding": ("mean", "cls", "last"), "score": ("rank",)}
+"""What llama-server may make of a text: /v1/embeddings refuses none, and has the values of a ranking head with rank;
+/v1/rerank refuses all but rank (measured, b11549)."""
 _OTHER_DIMENSION = ("pooler-config", "override-pooler-config", "hf-overrides", "json-model-override-args", "convert")
 """Options that may give an embedding another number of values than the hidden size of the model."""
 _PROJECTION = re.compile(r"(?:.*/)?\d+_Dense/.*")
@@ -137,6 +140,10 @@ def _unprovable(
         kind = {"embed": "embedding", "classify": "score"}.get(str(value))
         what = f"with {truncate(str(value))} the engine does not serve kind: {unit.kind}, and {needs} proves the unit"
         return what, f"write kind: {kind}, or remove it" if kind else "remove it"
+    if key == "pooling" and unit.family == "llama.cpp" and value not in _POOLING.get(unit.kind, (value,)):
+        what = f"with {truncate(str(value))} the engine does not serve kind: {unit.kind}, and {needs} proves the unit"
+        other = next((kind for kind, values in _POOLING.items() if value in values), "")
+        return what, f"write kind: {other}, or remove it" if other else "remove it"
     if role := _role(key, value):
         what = f"with {truncate(role)} the engine is one part of several, and {needs} from it alone proves the unit"
         return what, "remove it"
@@ -156,11 +163,7 @@ def _role(key: str, value: object) -> str:
         return "drafter" if value == "drafter" else ""
     if key != "ec-transfer-config":
         return ""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return ""
+    value = structured_value(value)
     role = value.get("ec_role") if isinstance(value, Mapping) else None
     return str(role) if role == "ec_producer" else ""
 

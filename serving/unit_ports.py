@@ -1,7 +1,8 @@
 """Which ports the units of a rack use on their nodes, so that several units run on one node. Pure: from rack.yaml.
 
 Units with the same head have each their own; they follow each other in the order of rack.yaml, so that a unit that is
-written below the others leaves theirs as they are.
+written below the others leaves theirs as they are. Gates meet on each node of a unit, so that there a unit has another
+port than each with which it shares a node.
 """
 
 from __future__ import annotations
@@ -38,6 +39,12 @@ def master_port(units: Mapping[str, ServedUnit], nodes: Nodes, unit: ServedUnit)
     return MASTER_PORT + MASTER_STEP * head_place(units, nodes, unit)
 
 
-def meeting_port(units: Mapping[str, ServedUnit], unit: ServedUnit) -> int:
-    """Return the port where the gates of a unit meet on all its nodes."""
-    return MEETING_PORT + list(units).index(unit.name)
+def meeting_port(units: Mapping[str, ServedUnit], nodes: Nodes, unit: ServedUnit) -> int:
+    """Return the port where the gates of a unit meet on all its nodes: the first one that no unit has which is written
+    above it and shares a node with it."""
+    ports: dict[str, int] = {}
+    for one in units.values():
+        members = set(one.ranks(nodes))
+        taken = {port for name, port in ports.items() if members & set(units[name].ranks(nodes))}
+        ports[one.name] = next(port for port in range(MEETING_PORT, 2**16) if port not in taken)
+    return ports[unit.name]

@@ -20,6 +20,7 @@ from core.ssh.root_shell import COMMAND_SECONDS
 from core.util.managed_file import ManagedFile
 from core.verify.reporter import CheckReporter
 from serving import allowed_addresses, desired, gateway, gateway_router, programs, unit_kinds
+from serving.engines.registry import ENGINES
 from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
 from serving.options import ServedUnit, ServingGateway, rdma_is_measured, served_units
 
@@ -35,7 +36,7 @@ unit, limit, found = serve_unit.load_unit({file!r}), {limit}, {{}}
 def ask(path, body):
     return serve_probe.post(unit, serve_probe.ApiRequest(unit, limit), path, body)
 def status(key):
-    return serve_probe.ApiRequest(unit, limit).send("GET", "/v1/models", key=key)[0]
+    return serve_probe.ApiRequest(unit, limit).send({method!r}, {path!r}, {body!r}, key)[0]
 try:
     dimension = serve_probe.prove(unit, serve_probe.ApiRequest(unit, limit), unit.probe.dimension)
     proven = [serve_answers.proven_words(unit.probe, dimension)]
@@ -255,16 +256,32 @@ def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack:
     report.judge(faults)
 
 
+def _ask(unit: ServedUnit, limit: float) -> tuple[str, str]:
+    """Return the program that asks a unit, and the path that it asks with and without the key. `limit`: seconds."""
+    path, body, _ = ("/v1/models", None, "") if ENGINES[unit.engine].known_paths else unit_kinds.request(unit)
+    text = _ASK.format(
+        folder=programs.FOLDER,
+        file=desired.path(unit, "json"),
+        limit=limit,
+        method="POST" if body else "GET",
+        path=path,
+        body={"model": desired.served_name(unit), **body} if body else None,
+    )
+    return text, path
+
+
 def test_each_unit_answers_as_its_kind_asks(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The head asks its own API: a completion must begin with the answer of rack.yaml, or be a clean text where that
     has none; a chat completion must be a clean text; of three embeddings the near pair must be nearer; a ranking must
-    have the right document first. With a key the API refuses a request without it, and one with another key.
+    have the right document first. With a key the API refuses a request without it, and one with another key: asked for
+    its models, or what proves its kind where the engine is not known to have such a list.
     """
     faults = []
     for unit in _headed(rack, node):
         # A command has its own limit, and the program asks up to five times.
         limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
-        text = _ASK.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=limit)
+        known = ENGINES[unit.engine].known_paths
+        text, path = _ask(unit, limit)
         asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
         assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
         found = json.loads(asked.stdout)
@@ -275,16 +292,17 @@ def test_each_unit_answers_as_its_kind_asks(node: Node, machine: Machine, rack: 
         report.note(f"{name}: {found['proven']}")
         if unit.api.key is None:
             if found["open"] != 200:
-                faults.append(f"{name}: /v1/models has HTTP status {found['open']}, wanted 200")
+                faults.append(f"{name}: {path} has HTTP status {found['open']}, wanted 200")
         else:
+            refused = (401,) if known else (401, 403)
             faults += [
-                f"{name}: {how} /v1/models has HTTP status {found[kind]}, wanted {right}"
+                f"{name}: {how} {path} has HTTP status {found[kind]}, wanted {' or '.join(map(str, right))}"
                 for kind, how, right in (
-                    ("open", "without the key", 401),
-                    ("wrong", "with another key", 401),
-                    ("keyed", "with the key", 200),
+                    ("open", "without the key", refused),
+                    ("wrong", "with another key", refused),
+                    ("keyed", "with the key", (200,)),
                 )
-                if found[kind] != right
+                if found[kind] not in right
             ]
     report.judge(faults)
 
@@ -328,7 +346,7 @@ def test_the_ranks_of_each_unit_use_rdma(
             pytest.skip(f"{', '.join(sorted(away))} of unit {unit.name} is excluded")
         before = {name: _words_moved(machines[name]) for name in names}
         limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
-        text = _ASK.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=limit)
+        text, _ = _ask(unit, limit)
         asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
         assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
         if fault := json.loads(asked.stdout).get("fault"):

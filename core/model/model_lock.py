@@ -10,6 +10,7 @@ from typing import Any
 
 from core.model import lock_file
 from core.model.errors import truncate
+from core.model.models import Model
 
 CONFIGURATIONS = ("config.json", "hf_quant_config.json", "generation_config.json")
 """Files of a model whose contents the lock file keeps: what fits, and what divides, is judged from them."""
@@ -51,6 +52,23 @@ class ModelRecord:
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
+
+
+def revision_to_list(model: Model, locked: ModelRecord | None) -> str | None:
+    """Return the revision of which the files of a model are listed anew; None where the lock file has them.
+
+    Its entry counts when it is of this source, for this revision and for this choice of files. The commit of the lock
+    file is listed where only the choice is another one.
+    """
+    if locked is None or locked.source != model.source:
+        return model.revision
+    if model.source and model.revision not in (locked.requested, locked.revision):
+        pinned = COMMIT.fullmatch(model.revision) is not None
+        if pinned or locked.requested is not None:
+            return model.revision
+    if model.files != locked.chosen:
+        return locked.revision or model.revision
+    return None
 
 
 def path_fault(path: object) -> str | None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from core.model.fields import Section
 from core.model.model_lock import ModelRecord
+from core.model.models import Model
 from core.model.role import Role, roles
 from core.model.schema import Access, Fabric, Node, Rack
 from core.model.switch_schema import Switch
@@ -41,7 +42,7 @@ class PartialRack:
     unread: frozenset[str]
     complete: bool
     sound: bool = False
-    models: tuple[str, ...] = ()
+    models: Mapping[str, Model] = field(default_factory=dict)
     records: Mapping[str, ModelRecord] = field(default_factory=dict)
     image_ids: Mapping[str, str] = field(default_factory=dict)
     locked: Mapping[str, Any] = field(default_factory=dict)
@@ -60,7 +61,7 @@ def partial_from_rack(rack: Rack, complete: bool) -> PartialRack:
         frozenset(),
         complete,
         sound=True,
-        models=tuple(rack.models),
+        models=rack.models,
     )
 
 

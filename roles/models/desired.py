@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from core.model.errors import truncate
-from core.model.model_lock import COMMIT, OWN_FOLDER, ModelFile, ModelRecord, files_fault
+from core.model.model_lock import OWN_FOLDER, ModelFile, ModelRecord, files_fault, revision_to_list
 from core.model.models import MODEL_STORE, Model
 
 FILES = "models-files"
@@ -191,16 +191,9 @@ class ModelGoal:
 
 
 def goal(model: Model, locked: ModelRecord | None) -> ModelGoal:
-    """Determine a model by the lock file. Its entry counts when it is of this source, and for this revision."""
-    if locked is None or locked.source != model.source:
-        return ModelGoal(model, None, model.revision)
-    if model.source and model.revision not in (locked.requested, locked.revision):
-        pinned = COMMIT.fullmatch(model.revision) is not None
-        if pinned or locked.requested is not None:
-            return ModelGoal(model, None, model.revision)
-    if model.files != locked.chosen:
-        return ModelGoal(model, None, locked.revision or model.revision)
-    return ModelGoal(model, locked)
+    """Determine a model by the lock file, None without an entry of it."""
+    revision = revision_to_list(model, locked)
+    return ModelGoal(model, locked) if revision is None else ModelGoal(model, None, revision)
 
 
 def need(stored: StoredModel, files: Collection[ModelFile]) -> int:

@@ -62,17 +62,17 @@ def _document(rack: Rack) -> dict[str, Any]:
 
 
 def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
-    for kind in sorted({unit.family for unit in served_units(rack).values()}, reverse=True):
+    for family in sorted({unit.family for unit in served_units(rack).values()}, reverse=True):
         targets = [
             {
                 "targets": [f"{api_address(rack, unit)}:{unit.api.port}"],
                 "labels": {"unit": unit.name, "node": unit.ranks(rack.nodes)[0]},
             }
             for unit in watched_units(rack)
-            if unit.family == kind
+            if unit.family == family
         ]
         if targets:
-            yield {"job_name": kind, "static_configs": targets}
+            yield {"job_name": family, "static_configs": targets}
 
 
 # claim: watch.engine-metrics

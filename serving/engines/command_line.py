@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from serving.engines.option_table import TITLES, Engine, EngineOption, EngineTable, table
-from serving.engines.registry import KINDS
+from serving.engines.registry import FAMILIES
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kmgt]i?b?", re.IGNORECASE)
@@ -83,7 +83,7 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
     Raises:
         EngineArgumentsError: with all problems: those of `judge`, and options that the launcher sets itself.
     """
-    if KINDS[engine].table is None:
+    if FAMILIES[engine].table is None:
         what = f"{TITLES[engine]} has no table of options that could judge it; write it in the command"
         if args:
             raise EngineArgumentsError([OptionProblem(f"--{key}", what) for key in args])
@@ -98,7 +98,7 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
     options = known.of(release)
     found: list[OptionProblem] = []
     argv: list[str] = []
-    reasons = KINDS[engine].owned
+    reasons = FAMILIES[engine].owned
     owned = {options[f"--{name}"].dest: name for name in reasons if f"--{name}" in options}
     for key, value in args.items():
         name = f"--{key}"
@@ -117,7 +117,7 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
                 argv += _rendered(name, option, options, value)
             except ValueError as error:
                 found.append(OptionProblem(name, f"{name} {error}"))
-    found += _judge(known, version, ["model", *argv] if KINDS[engine].syntax.model_first else argv).problems
+    found += _judge(known, version, ["model", *argv] if FAMILIES[engine].syntax.model_first else argv).problems
     if found:
         raise EngineArgumentsError(found)
     return argv
@@ -179,7 +179,7 @@ def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLine
     seen: dict[str, str] = {}
     given = list(split_options(known.engine, options, argv))
     names = {name for name, *_ in given}
-    plugins = KINDS[known.engine].syntax.plugins
+    plugins = FAMILIES[known.engine].syntax.plugins
     for name, path, values in given:
         if not name:
             problems += [OptionProblem("", f"{value!r} belongs to no option of {title}; remove it") for value in values]
@@ -216,7 +216,7 @@ def split_options(
 
     vLLM takes one argument, the model, before the options.
     """
-    syntax = KINDS[engine].syntax
+    syntax = FAMILIES[engine].syntax
     rest = list(argv)
     if syntax.model_first and rest and not _is_option(rest[0]):
         rest.pop(0)

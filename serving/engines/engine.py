@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from core.model.errors import RuleViolation
     from serving.options import ServedUnit
 
+INSIDE_KEY = "/run/sparkrack/key"
+"""Place in the container of the file with the key of the API, where an engine reads one."""
 RAY_PORT = 6379
 """The port of Ray on the head of a unit, where it is used. Only one such unit is up on a node."""
 
@@ -161,23 +163,25 @@ def no_rules(_unit: ServedUnit, _ranks: int) -> Iterator[RuleViolation]:
 class ServingEngine:
     """One engine of rack.yaml.
 
-    `name`: in rack.yaml. `kind`: the engine whose options it has. `title`: in sentences. `argv`: the command of a rank,
-    without the key. `key`: how it gets its key. `progress`: its metrics. `looks`: what the gate looks for in the image,
-    by unit, rank and number of ranks, in the form of files/serve_start.py.
+    `name`: in rack.yaml. `family`: the engine whose options it has. `title`: in sentences. `argv`: the command of a
+    rank, without the key. `key`: how it gets its key. `progress`: its metrics. `looks`: what the gate looks for in the
+    image, by unit, rank and number of ranks, in the form of files/serve_start.py.
 
     `package`: of Python, whose version the image has. `environment`: variables beside those of all engines. `owned`:
     options that the launcher sets itself, or that take from it what it needs, and why. `table`: its options by release;
     None for an engine that has no table. `own_address`: the variable with the address of each node. `ray`: whether Ray
     joins its nodes. `host`: what its options take of the host's memory, from `args`, `env` and the number of ranks.
     `bench`: its measuring tool. `log`: what it prints of its memory. `serves_any_name`: whether it answers whatever
-    model a request names, so that the name of its model must be looked up. `guards_metrics`: whether its /metrics needs
-    the key. `weights`: bytes that each node loads, from the sizes of the files of the model, where the sum of declared
-    sizes is the fit; None where the fit is computed. `rules`: what is wrong with a unit of so many ranks. `advice`:
+    model a request names, so that the name of its model must be looked up. `known_paths`: whether it is known to have
+    /v1/models and /health. `guards_metrics`: whether its /metrics needs
+    the key. `weights`: bytes that each node loads, from the sizes of the files of its models by the path in the
+    container, and the paths below /models that its options name, where the sum of declared sizes is the fit; None
+    where the fit is computed. `rules`: what is wrong with a unit of so many ranks. `advice`:
     what is worth a warning.
     """
 
     name: str
-    kind: str
+    family: str
     title: str
     argv: Callable[[RankPlace], Sequence[str]]
     key: Callable[[ServedUnit], KeyForm]
@@ -194,8 +198,9 @@ class ServingEngine:
     bench: BenchTool | None = None
     log: StartLog | None = None
     serves_any_name: bool = False
+    known_paths: bool = True
     guards_metrics: bool = False
-    weights: Callable[[ServedUnit, Mapping[str, int]], float | None] | None = None
+    weights: Callable[[ServedUnit, Mapping[str, int], Sequence[str]], float | None] | None = None
     rules: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
     advice: Callable[[ServedUnit, int], Iterator[RuleViolation]] = no_rules
 

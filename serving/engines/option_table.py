@@ -12,13 +12,13 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from serving.engines.registry import KINDS
+from serving.engines.registry import FAMILIES
 from serving.engines.version import version_key as version_key
 
 Engine = str
-"""The kind of an engine: the name of the one that has a table of options."""
-TITLES: Mapping[Engine, str] = {kind: engine.title for kind, engine in KINDS.items()}
-WITH_TABLE: tuple[Engine, ...] = tuple(kind for kind, engine in KINDS.items() if engine.table)
+"""The family of an engine: the name of the one whose options it has."""
+TITLES: Mapping[Engine, str] = {family: engine.title for family, engine in FAMILIES.items()}
+WITH_TABLE: tuple[Engine, ...] = tuple(family for family, engine in FAMILIES.items() if engine.table)
 """The engines that have a table of options."""
 
 
@@ -101,7 +101,7 @@ class EngineTable:
         if wanted > version_key(known[-1]):
             return known[-1]
         older = [release for release in known if version_key(release) <= wanted]
-        if KINDS[self.engine].syntax.by_minor and version_key(older[-1])[:2] != wanted[:2]:
+        if FAMILIES[self.engine].syntax.by_minor and version_key(older[-1])[:2] != wanted[:2]:
             newer = known[len(older)]
             if version_key(newer)[:2] == wanted[:2]:
                 return newer
@@ -115,7 +115,7 @@ def table(engine: Engine) -> EngineTable:
     Raises:
         ValueError: the engine has no table, or a file of the operator is none; the text is one line.
     """
-    path = KINDS[engine].table
+    path = FAMILIES[engine].table
     if path is None:
         raise ValueError(f"{TITLES[engine]} has no table of options")
     known = parse_table(engine, json.loads(path.read_text(encoding="utf-8")))

@@ -17,5 +17,7 @@ def _found() -> Mapping[str, ServingEngine]:
 
 
 ENGINES: Mapping[str, ServingEngine] = _found()
-KINDS: Mapping[str, ServingEngine] = {engine.kind: engine for engine in ENGINES.values() if engine.name == engine.kind}
+FAMILIES: Mapping[str, ServingEngine] = {
+    engine.family: engine for engine in ENGINES.values() if engine.name == engine.family
+}
 """The engines that have options of their own."""

@@ -103,9 +103,6 @@ class Gate:
         for name, one in checks.items():
             if self.wanted[name] is not None:
                 one(self.wanted[name])
-        # The look of another unit's gate at CUDA is a process that uses the GPU, too.
-        with self.others.one_gate_at_a_time():
-            self.gpu()
         if together and not anyway:
             start.check_kernel_log()
         self.echoes(self.wanted["echoes"])
@@ -116,6 +113,8 @@ class Gate:
         if self.wanted["time"]:
             self.time()
         with self.others.one_gate_at_a_time():
+            # Here, since the look of another unit's gate at CUDA is a process that uses the GPU, too.
+            self.gpu()
             if together:
                 start.check_container(self.wanted["container"])
             wanted = self.memory(self.wanted["memory"])

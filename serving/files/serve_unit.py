@@ -5,6 +5,7 @@ Standard library only, Python 3.10 or later. serve_coordinator.py and serve_agen
 A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAME.json:
 
     name         of the unit: lower-case letters, digits, _
+    engine       in rack.yaml; a file of an earlier version has none
     model        as the engine's API names it
     metrics      {"counters": [...], "gauges": [...], "requests": [...]}: of the engine, by their names in /metrics
     ranks        [{"node": "spark1", "address": "10.0.0.1"}, ...] in the order of ranks; rank 0 is the head
@@ -164,6 +165,7 @@ class ServedUnit:
     boot: str = "hold"
     version: str = ""
     rdma: str = "ignored"
+    engine: str = ""
 
     def rank(self, number: int) -> ServedRank:
         """Return a rank by its number. Raises ServeError when there is none."""
@@ -313,6 +315,7 @@ def load_unit(path: str) -> ServedUnit:
         boot=top.one_of("boot", "hold", "start", default="hold"),
         version=top.text("version", ""),
         rdma=top.one_of("rdma", "required", "remark", "ignored", default="ignored"),
+        engine=top.text("engine", ""),
     )
     probe.end()
     metrics.end()

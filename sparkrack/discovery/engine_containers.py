@@ -35,8 +35,6 @@ for c in $i; do timeout {TOOL_SECONDS} docker top "$c" -eo pid,args 2>/dev/null 
 others start a container that sleeps, and the engine in it by `docker exec`. A container that ends in between has no
 processes. Its environment, which may hold secrets, does not leave the node.
 """
-_ENGINES = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llama.cpp"}
-"""Engines by what the names of their metrics begin with."""
 _ENGINE = re.compile(
     r"(?:^|[\s/'\"])vllm\s+serve\b|\bvllm\.entrypoints\.|\bsglang\.launch_server\b|(?:^|[\s/'\"])sglang\s+serve\b"
     r"|(?:^|[\s/])(?:llama-server|trtllm-serve|ollama\s+serve|atlas\s+serve)\b|(?:^|\s)/opt/nim/"
@@ -63,7 +61,7 @@ class EngineContainer:
 
 @dataclass(frozen=True)
 class InstalledUnit:
-    """A unit of which a node has files, as they describe it."""
+    """A unit of which a node has files, as they describe it. Those of an earlier version do not name the engine."""
 
     name: str
     engine: str
@@ -121,7 +119,7 @@ def _installed_unit(name: str = "", described: str = "", gate: str = "") -> Inst
         unit, checks = (json.loads(base64.b64decode(raw, validate=True)) for raw in (described, gate))
         return InstalledUnit(
             name=str(unit["name"]),
-            engine=_engine_of(unit["metrics"]),
+            engine=str(unit.get("engine", "an engine")),
             nodes=tuple(str(rank["node"]) for rank in unit["ranks"]),
             image=str(checks["image"]["name"]),
             model=str(checks["model"]["name"]),
@@ -129,12 +127,6 @@ def _installed_unit(name: str = "", described: str = "", gate: str = "") -> Inst
         )
     except (binascii.Error, ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"the files of unit {name[:40]!r} are not those of sparkrack") from None
-
-
-def _engine_of(metrics: Mapping[str, Any]) -> str:
-    """Return the engine of a unit by the names of its metrics; custom for others."""
-    names = [str(name) for kind in ("counters", "requests") for name in metrics.get(kind, ())]
-    return _ENGINES.get(names[0].partition(":")[0], "custom") if names else "custom"
 
 
 def _container(row: Any) -> tuple[str, EngineContainer]:

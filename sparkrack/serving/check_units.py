@@ -14,9 +14,9 @@ from core.util.command_error import CommandError
 from core.util.records import Text
 from roles.memory.options import MemoryOptions
 from serving import calibration
-from serving.declared_fit import declared_fit
 from serving.engines.memory_fit import GIB, Demand, Fit, KvFormat, Verdict, unknown_reason, weight_bytes
 from serving.engines.model_shape import ModelConfigError, ModelShape
+from serving.engines.registry import ENGINES
 from serving.fit import (
     Further,
     OverheadSource,
@@ -123,9 +123,13 @@ def _shared(
 ) -> tuple[NodeSumRecord, ...]:
     units = served_units(rack)
     fits = {
-        name: declared_fit(unit, record := records.get(unit.model), further_models(unit, records), reserved)
-        or found_fit(
-            unit, record, further_models(unit, records), calibrations.get(name), images.get(unit.image), reserved
+        name: found_fit(
+            unit,
+            records.get(unit.model),
+            further_models(unit, records),
+            calibrations.get(name),
+            images.get(unit.image),
+            reserved,
         )
         for name, unit in units.items()
     }
@@ -159,7 +163,7 @@ def _record(
         fits="unknown",
         reason=f"the lock file has no record of {unit.model}",
     )
-    if sums := declared_fit(unit, record, further, reserved):
+    if ENGINES[unit.engine].weights and (sums := found_fit(unit, record, further, measured, image, reserved)):
         return _declared(unit, found, sums)
     if record is None:
         return found
@@ -208,7 +212,7 @@ def _declared(unit: ServedUnit, found: UnitFitRecord, sums: UnitFit) -> UnitFitR
         update={
             "fits": "accepted" if accepted else sums.verdict,
             "reason": f"{reason}; accepted: {unit.fit.override}" if accepted and unit.fit else reason,
-            "weights": None if sums.fit.unknown else round(sums.fit.weights, 3),
+            "weights": None if "weights" in sums.fit.unknown else round(sums.fit.weights, 3),
             "weights_from": "declared" if unit.custom else "lock file",
             "kv": round(sums.fit.kv, 3) if unit.kv else None,
             "overhead": round(sums.fit.overhead, 3),

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from serving.engines.registry import KINDS
+from serving.engines.registry import FAMILIES
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1] / "lab/engine_standin.py"
@@ -76,7 +76,7 @@ STAND_IN = EngineOfTests(
 def engine_metrics(kind: str) -> dict[str, list[str]]:
     """The section `metrics` of a unit file of an engine."""
     unit: Any = None  # those of both engines do not depend on it
-    return {name: list(names) for name, names in asdict(KINDS[kind].progress(unit)).items()}
+    return {name: list(names) for name, names in asdict(FAMILIES[kind].progress(unit)).items()}
 
 
 def installed(*only: Literal["ray"]) -> Path | None:

@@ -22,11 +22,12 @@ from core.model.model_lock import read
 from serving import desired
 from serving.launch import launches
 from serving.options import served_units
+from serving.unit_kinds import request as request_of
 from tests.serving import tiny_gguf
 from tests.serving.serve_modules import serve_answers, serve_probe, serve_unit
 from tests.serving.test_answers import Start
 from tests.serving.test_unit_file import written
-from tests.unit.model.serving_racks import IMAGE_ID, VLLM, put, record, text, unit
+from tests.unit.model.serving_racks import IMAGE_ID, VLLM, loaded, put, record, refusals, text, unit
 
 KEY = "sk-tiny-llama"
 SERVER = """
@@ -163,3 +164,46 @@ def test_the_context_of_a_sequence_is_the_declared_one(llama: Llama) -> None:
     served = llama.unit()
     status, content = request(served).send("GET", "/props", key=KEY)
     assert (status, b'"n_ctx":512' in content.replace(b" ", b"")) == (200, True), "and not a half of it"
+
+
+POOLED = """
+import json, sys, urllib.error, urllib.request
+import xllamacpp
+path, model, pooling, body = sys.argv[1:]
+made = xllamacpp.CommonParams()
+made.model.path, made.embedding, made.n_ctx, made.fit_params = model, True, 512, False
+made.pooling_type = getattr(xllamacpp.llama_pooling_type, "LLAMA_POOLING_TYPE_" + pooling.upper())
+made.hostnames, made.port = ["127.0.0.1"], 0
+made.cpuparams.n_threads = made.cpuparams_batch.n_threads = made.n_threads_http = 1
+server = xllamacpp.Server(made)
+asked = urllib.request.Request(server.listening_address + path, body.encode(), {"Content-Type": "application/json"})
+try:
+    print(urllib.request.urlopen(asked).status)
+except urllib.error.HTTPError as error:
+    print(error.code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "pooling", "status"),
+    [("embedding", "none", 400), ("embedding", "mean", 200), ("score", "mean", 501), ("score", "rank", 200)],
+)
+def test_a_pooling_that_is_refused_in_args_is_one_with_which_the_server_refuses_what_proves_the_kind(
+    kind: str, pooling: str, status: int, tmp_path: Path
+) -> None:
+    declared: dict[str, Any] = {
+        "engine": "llama.cpp",
+        "version": "b11434",
+        "nodes": ["n1"],
+        "parallel": None,
+        "memory": None,
+        "kv": "1G",
+        "gguf": "tiny.gguf",
+        "kind": kind,
+    }
+    assert bool(refusals(text({"one": unit(**declared, args={"pooling": pooling})}))) == (status != 200)
+    path, body, _ = request_of(served_units(loaded(text({"one": unit(**declared)})))["one"])
+    tiny_gguf.write(tmp_path / "tiny.gguf")
+    words = [path, str(tmp_path / "tiny.gguf"), pooling, json.dumps({"model": "qwen", **body})]
+    done = subprocess.run([sys.executable, "-c", POOLED, *words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(status)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_gate_command
+from tests.serving.serve_modules import FOLDER, serve_gate_command, serve_other_units
 from tests.serving.serving_rack import PATIENCE
 from tests.serving.test_gate import GATE_PROGRAMS, WANTED, GateNode
 
@@ -40,6 +42,24 @@ def loads(node: GateNode, name: str, at: float, available: int, takes: int) -> N
 
 def available(node: GateNode, mib: int) -> None:
     node.file("proc/meminfo", f"MemTotal: {1 << 20} kB\nMemFree: 0 kB\nMemAvailable: {mib << 10} kB\n")
+
+
+def test_gpu_and_memory_are_looked_at_while_no_other_gate_runs_and_the_lock_is_taken_once(
+    node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[list[str]] = []
+    hold = serve_other_units.OtherUnits.one_gate_at_a_time
+
+    @contextlib.contextmanager
+    def noted(units: Any) -> Iterator[None]:
+        before = len(node.calls_file.read_text().splitlines())
+        with hold(units):
+            yield
+        held.append([line.split()[0] for line in node.calls_file.read_text().splitlines()[before:]])
+
+    monkeypatch.setattr(serve_other_units.OtherUnits, "one_gate_at_a_time", noted)
+    assert node.gate(capsys, proof=None) == "ready"
+    assert held == [["nvidia-smi", "nvidia-smi", "memory-gate"]]
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     assert [str(rank) for rank in unit.ranks] == ["spark1 (rank 0)", "spark2 (rank 1)"]
     assert unit.times == serve_unit.ServeTimes(2, 10, 180, 90, 5400, 300, 60, 60, 0, 1, 3, 2)
     assert (unit.probe.kind, unit.probe.tool, unit.rdma, unit.version) == ("chat", False, "ignored", "")
+    assert unit.engine == ""
     assert (unit.journalctl, unit.key_file, unit.head, unit.api) == (
         *(("journalctl",), None),
         *(("10.0.0.1", 29400), ("10.0.0.1", 8000)),

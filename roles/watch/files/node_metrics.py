@@ -172,7 +172,7 @@ class Node:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise UnreadError(f"{path}: is no JSON object")
+            raise UnreadError(f"{path}: is not a JSON object")
         return found
 
     # Parts

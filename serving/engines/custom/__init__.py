@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from serving.engines.custom.rules import PLACEHOLDER, advice, rules
-from serving.engines.engine import KeyForm, Progress, RankPlace, ServingEngine
+from serving.engines.engine import INSIDE_KEY, KeyForm, Progress, RankPlace, ServingEngine
 
 if TYPE_CHECKING:
     from serving.options import ServedUnit, ServingCustom
-
-INSIDE_KEY = "/run/sparkrack/key"
-"""Place in the container of the file with the key of the API."""
 
 
 def _declared(unit: ServedUnit) -> ServingCustom:
@@ -61,7 +58,7 @@ def looks(unit: ServedUnit, rank: int, _ranks: int) -> Sequence[str]:
     return (f"program:{words[0]}",)
 
 
-def weights(unit: ServedUnit, _files: Mapping[str, int]) -> float | None:
+def weights(unit: ServedUnit, _files: Mapping[str, int], _named: Sequence[str]) -> float | None:
     """Return the bytes that each node loads; None where they are not declared."""
     size = _declared(unit).weights_bytes
     return float(size) if size else None
@@ -70,12 +67,13 @@ def weights(unit: ServedUnit, _files: Mapping[str, int]) -> float | None:
 ENGINES = (
     ServingEngine(
         name="custom",
-        kind="custom",
+        family="custom",
         title="custom",
         argv=argv,
         key=key,
         progress=progress,
         looks=looks,
+        known_paths=False,
         weights=weights,
         rules=rules,
         advice=advice,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serving.engines.engine import KeyForm, OptionSyntax, Progress, RankPlace, ServingEngine
+from serving.engines.engine import INSIDE_KEY, KeyForm, OptionSyntax, Progress, RankPlace, ServingEngine
 from serving.engines.llama_cpp.rules import advice, parts, rules
 
 if TYPE_CHECKING:
     from serving.options import ServedUnit
 
-INSIDE_KEY = "/run/sparkrack/key"
-"""Place in the container of the file with the key of the API."""
 START = 'PATH="$PATH:/app"; exec llama-server "$@"'
 """Starts the server, which llama.cpp's own images have in /app, and others in a folder of PATH."""
 _MEMORY = "decides by free memory, or takes memory that no sum counts"
@@ -64,16 +62,17 @@ def argv(place: RankPlace) -> list[str]:
     return ["sh", "-c", START, "llama-server", *words, *place.args, *place.listen]
 
 
-def weights(unit: ServedUnit, files: Mapping[str, int]) -> float | None:
+def weights(unit: ServedUnit, files: Mapping[str, int], named: Sequence[str]) -> float | None:
     """Return the bytes of the files that the server reads; None where one of them is not known.
 
     Args:
         unit: the unit.
         files: the sizes of the files of its models, by the path in the container.
+        named: the paths that its options name.
     """
-    named = [value for value in unit.args.values() if isinstance(value, str)]
     wanted = [f"/models/{unit.model}/{part}" for part in parts(unit.gguf or "")]
-    wanted += [word for word in named if word.startswith("/models/")]
+    folders = [path for path in named if any(file.startswith(f"{path}/") for file in files)]
+    wanted += [part for path in named if path not in folders for part in parts(path)]
     sizes = [files.get(path) for path in dict.fromkeys(wanted)]
     return None if None in sizes else float(sum(size for size in sizes if size is not None))
 
@@ -81,7 +80,7 @@ def weights(unit: ServedUnit, files: Mapping[str, int]) -> float | None:
 ENGINES = (
     ServingEngine(
         name="llama.cpp",
-        kind="llama.cpp",
+        family="llama.cpp",
         title="llama.cpp",
         argv=argv,
         key=lambda _: KeyForm(option="--api-key-file", path=INSIDE_KEY),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.engines.engine import RANK_OPTIONS, KeyForm, Progress, RankPlace, ServingEngine
+from serving.engines.engine import INSIDE_KEY, RANK_OPTIONS, KeyForm, Progress, RankPlace, ServingEngine
 from serving.engines.sglang.bench import BENCH
 from serving.engines.sglang.host import host_memory
 from serving.engines.sglang.start_log import LOG
 
-INSIDE_KEY = "/run/sparkrack/key.yaml"
+KEY_PATH = f"{INSIDE_KEY}.yaml"
 """Place in the container of the file by which SGLang gets its key."""
 PROGRESS = Progress(
     # The first rises with the steps (0.5.9 and later), the others when a request has finished
@@ -46,13 +46,13 @@ def argv(place: RankPlace) -> list[str]:
 ENGINES = (
     ServingEngine(
         name="sglang",
-        kind="sglang",
+        family="sglang",
         title="SGLang",
         package="sglang",
         argv=argv,
         environment=lambda place: {"SGLANG_HOST_IP": str(place.own)},
         # claim: serving.sglang-api-key
-        key=lambda _: KeyForm(option="--config", path=INSIDE_KEY, yaml=True),
+        key=lambda _: KeyForm(option="--config", path=KEY_PATH, yaml=True),
         progress=lambda _: PROGRESS,
         looks=lambda _unit, _rank, _ranks: ("module:sglang",),
         owned=RANK_OPTIONS,

@@ -112,7 +112,7 @@ def looks_with_ray(_: ServedUnit, rank: int, ranks: int) -> Sequence[str]:
 
 VLLM = ServingEngine(
     name="vllm",
-    kind="vllm",
+    family="vllm",
     title="vLLM",
     package="vllm",
     argv=argv,

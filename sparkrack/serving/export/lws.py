@@ -16,6 +16,7 @@ from core.util import resources
 from serving.engines.engine import KeyForm
 from serving.engines.registry import ENGINES
 from serving.launch import FABRIC_ENVIRONMENT, api_address
+from serving.options import served_units
 from sparkrack.serving.export.source import (
     ExportError,
     ExportFile,
@@ -100,6 +101,17 @@ def _notes(source: ExportSource, name: str) -> list[str]:
         notes.append(f"{RDMA} is a resource of k8s-rdma-shared-dev-plugin; write the name that its configuration has.")
     if source.pin and source.pin.digest is None:
         notes.append("The image is in no registry: import it on each node, in containerd's namespace k8s.io.")
+    here = set(source.nodes)
+    beside = [
+        one.name
+        for one in served_units(source.rack).values()
+        if one.name != source.unit.name and here & set(one.ranks(source.rack.nodes))
+    ]
+    if beside:
+        notes.append(
+            f"It shares nodes with {', '.join(beside)}, and each asks for the GPU of a node: "
+            "the second one stays pending where Kubernetes shares no GPU."
+        )
     if source.unit.api.key:
         inside = _key(source).path
         form = f"--from-file={PurePosixPath(inside).name}=" if inside else "--from-env-file="
@@ -188,8 +200,11 @@ def _container(source: ExportSource, rank: int, mounts: list[dict[str, Any]], *,
     }
     if rank == 0:
         made["ports"] = [{"name": "api", "containerPort": unit.api.port}]
+        place = {"host": str(api_address(source.rack, unit)), "port": unit.api.port}
+        # Of an engine that the owner declares it is known that it listens.
+        asked_for = {"httpGet": {**place, "path": "/health"}}
         made["readinessProbe"] = {
-            "httpGet": {"host": str(api_address(source.rack, unit)), "port": unit.api.port, "path": "/health"},
+            **(asked_for if ENGINES[unit.engine].known_paths else {"tcpSocket": place}),
             "periodSeconds": 10,
             "timeoutSeconds": 5,
         }

@@ -188,12 +188,10 @@ def placed(source: ExportSource, rank: int) -> tuple[Word, ...]:
 
 def _split(text: str, places: Mapping[str, Place]) -> Iterator[str | Place]:
     """Split a word at addresses. No address is the beginning of another one: there are at most 8 nodes."""
-    for address, place in places.items():
-        before, found, after = text.partition(address)
-        if found:
-            yield from (part for part in (before, place, after) if part)
-            return
-    raise ValueError(f"{text} has no address")
+    parts = [part for part in re.split(f"({'|'.join(map(re.escape, places))})", text) if part]
+    if not any(part in places for part in parts):
+        raise ValueError(f"{text} has no address")
+    yield from (places.get(part, part) for part in parts)
 
 
 def quoted(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,10 @@ from serving import desired
 from serving.options import serving_of
 from sparkrack.discovery.engine_containers import QUESTION, Engines, engine_gaps, parse_engines, suggestions
 from sparkrack.discovery.yaml_writer import text
+from tests.serving.serve_modules import serve_unit
 from tests.unit.discovery.worlds import world
 from tests.unit.model.racks import SWITCH, loaded
+from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_units import locked
 
 DOCKER = """#!/bin/sh
@@ -129,14 +132,26 @@ def ask(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=environment, check=False)
 
 
+def write_unit_files(folder: Path, unit: desired.LockedUnit, without: str = "") -> Path:
+    """Write the files of a unit that the role writes, below a folder that stands for /. Returns the unit file.
+
+    `without`: a key that the unit file does not have.
+    """
+    there = folder / "etc/sparkrack/serve"
+    there.mkdir(parents=True)
+    for file in desired.files(unit, unit.nodes[0]):
+        if Path(file.path).parent.name == "serve":
+            (there / Path(file.path).name).write_bytes(file.content)
+    made = there / "one.json"
+    kept = {key: value for key, value in json.loads(made.read_text()).items() if key != without}
+    made.write_text(json.dumps(kept))
+    return made
+
+
 def test_the_files_of_a_unit_describe_it(tmp_path: Path) -> None:
     """By the files that the role writes."""
     unit = locked()
-    folder = tmp_path / "etc/sparkrack/serve"
-    folder.mkdir(parents=True)
-    for file in desired.files(unit, unit.nodes[0]):
-        if Path(file.path).parent.name == "serve":
-            (folder / Path(file.path).name).write_bytes(file.content)
+    write_unit_files(tmp_path, unit)
     done = ask(tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     (found,) = parse_engines(done.stdout).units
@@ -147,13 +162,37 @@ def test_the_files_of_a_unit_describe_it(tmp_path: Path) -> None:
     )
 
 
+LIKE_VLLM = {
+    "command": ["serve", "{host}:{port}", "{rank}"],
+    "progress": ["vllm:steps_total"],
+    "weights": "20G",
+}
+
+
+@pytest.mark.parametrize(
+    ("keys", "engine"),
+    [
+        ({"engine": "vllm-ray"}, "vllm-ray"),
+        ({"engine": "custom", "version": "1", "memory": None, "custom": LIKE_VLLM}, "custom"),
+    ],
+)
+def test_the_file_of_a_unit_names_its_engine_whatever_its_metrics_are_called(
+    keys: dict[str, Any], engine: str, tmp_path: Path
+) -> None:
+    file = write_unit_files(tmp_path, locked(unit(**keys)))
+    (found,) = parse_engines(ask(tmp_path).stdout).units
+    assert (found.engine, serve_unit.load_unit(str(file)).engine) == (engine, engine)
+
+
+def test_the_file_of_a_unit_of_an_earlier_version_is_read_without_its_engine(tmp_path: Path) -> None:
+    file = write_unit_files(tmp_path, locked(), without="engine")
+    (gap,) = map(str, engine_gaps({"spark1": parse_engines(ask(tmp_path).stdout)}))
+    assert gap.startswith("serving.units.one: spark1 has files of it from another rack.yaml: an engine on n0, n1,")
+    assert serve_unit.load_unit(str(file)).name == "one"
+
+
 def test_the_container_of_a_unit_is_not_reported_a_second_time(tmp_path: Path) -> None:
-    unit = locked()
-    folder = tmp_path / "etc/sparkrack/serve"
-    folder.mkdir(parents=True)
-    for file in desired.files(unit, unit.nodes[0]):
-        if Path(file.path).parent.name == "serve":
-            (folder / Path(file.path).name).write_bytes(file.content)
+    write_unit_files(tmp_path, locked())
     reported = ask(tmp_path).stdout + container("sparkrack-one", "vllm", "serve", "m")
     assert parse_engines(reported).containers == ()
 

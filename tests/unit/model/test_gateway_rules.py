@@ -164,6 +164,19 @@ def test_units_of_one_slot_may_serve_one_name(slots: tuple[str | None, str | Non
     assert len(list(shared_names(serving.model_copy(update={"units": changed})))) == refused
 
 
+@pytest.mark.parametrize(("kinds", "refused"), [(("chat", "chat"), 0), (("chat", "embedding"), 1)])
+def test_units_of_a_slot_with_one_name_are_of_one_kind(kinds: tuple[str, str], refused: int) -> None:
+    serving = serving_of(loaded(two_units(None, None, gateway=False)))
+    assert serving
+    changed = {
+        name: one.model_copy(update={"slot": "x", "kind": kind})
+        for (name, one), kind in zip(serving.units.items(), kinds, strict=True)
+    }
+    found = list(shared_names(serving.model_copy(update={"units": changed})))
+    assert [one.path[-1] for one in found] == ["kind"] * refused
+    assert all("of the same slot serves qwen as chat" in one.what for one in found)
+
+
 def test_a_ring_has_no_fabric_address_for_a_gateway() -> None:
     (found,) = refusals(with_gateway(machines(3, "ring"), listen="fabric"))
     assert found.startswith(f"{D}.listen @ listen: n0 has an address for each of its cables, and none that all nodes")

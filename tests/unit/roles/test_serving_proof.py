@@ -30,21 +30,23 @@ COUNTERS = f"{INFINIBAND}/rocep1s0f1/ports/1/counters"
 
 class Api(BaseHTTPRequestHandler):
     """An engine that answers as `answer`, `said`, `pooled` (by path) and `open_to_all` have it, and moves the counters
-    of `devices`.
+    of `devices`. `listed`: whether it has /v1/models. `refusal`: the status of what it refuses.
     """
 
     answer = "4"
     said = "It is 4."
     devices: ClassVar[list[Path]] = []
     open_to_all = False
+    listed = True
+    refusal = 401
     pooled: ClassVar[dict[str, Any]] = {}
 
     def do_GET(self) -> None:
-        self._send(200 if self._allowed() else 401, {})
+        self._send((200 if self._allowed() else self.refusal) if self.listed else 404, {})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self._send(200 if self._allowed() else 401, self.pooled.get(self.path) or self._text())
+        self._send(200 if self._allowed() else self.refusal, self.pooled.get(self.path) or self._text())
         for device in self.devices:
             device.write_text(f"{int(device.read_text()) + 1}\n")
 
@@ -112,20 +114,25 @@ def engine() -> Iterator[type[Api]]:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any) -> ServingWorld:
     """A unit that is ready, with its API on loopback."""
+    return ready_world(tmp_path, monkeypatch, engine)
+
+
+def ready_world(folder: Path, monkeypatch: pytest.MonkeyPatch, api: Any, **keys: Any) -> ServingWorld:
+    """The same with other keys of the unit."""
     monkeypatch.setenv("UNIT_KEY", KEY)
-    made = ServingWorld(tmp_path, monkeypatch)
+    made = ServingWorld(folder, monkeypatch)
     probe = {"answer": {"ask": "2+2=", "say": "4"}, "limit": "5s"}
-    made.write({"one": unit(api={"port": engine.port, "key": {"env": "UNIT_KEY"}}, probe=probe)})
+    made.write({"one": unit(api={"port": api.port, "key": {"env": "UNIT_KEY"}}, probe=probe, **keys)})
     ended = made.run()
     assert ended.failed == [], ended.log
-    engine.devices = []
+    api.devices = []
     for node in made.nodes.values():
         ready(node)
         (node.root / FABRIC).write_text("NCCL_IB_HCA==rocep1s0f1\n")
         (node.root / COUNTERS).mkdir(parents=True)
         (node.root / COUNTERS / "port_xmit_data").write_text("7\n")
         (node.root / COUNTERS / "port_rcv_data").write_text("9\n")
-        engine.devices.append(node.root / COUNTERS / "port_xmit_data")
+        api.devices.append(node.root / COUNTERS / "port_xmit_data")
     return made
 
 
@@ -327,6 +334,20 @@ def test_ranks_that_do_not_use_rdma(world: ServingWorld, engine: type[Api]) -> N
 def test_counters_that_cannot_be_read(world: ServingWorld) -> None:
     (world.nodes["n1"].root / COUNTERS / "port_rcv_data").unlink()
     assert failures(world)[0].startswith("the counters of rocep1s0f1 cannot be read: cat: ")
+
+
+@pytest.mark.parametrize("refusal", [401, 403])
+def test_a_custom_engine_without_a_list_of_models_is_asked_for_what_proves_its_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any, refusal: int
+) -> None:
+    engine.listed, engine.refusal = False, refusal
+    custom = {"command": ["serve", "{host}:{port}", "{rank}"], "key": {"option": "--key"}, "weights": "60G"}
+    world = ready_world(tmp_path, monkeypatch, engine, engine="custom", version="1", memory=None, custom=custom)
+    assert failures(world) == []
+    engine.open_to_all = True
+    (found,) = failures(world)
+    assert "without the key /v1/completions has HTTP status 200, wanted 401 or 403" in found
+    assert "with another key /v1/completions has HTTP status 200, wanted 401 or 403" in found
 
 
 def test_an_engine_that_is_open(world: ServingWorld, engine: type[Api]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.model import load
 from core.model.model_lock import ModelFile, ModelRecord
 from serving import fit as serving_fit
 from serving.calibration import Calibration, Conditions
@@ -125,6 +127,29 @@ def test_what_a_unit_is_measured_with_follows_from_its_keys() -> None:
     )
     found = serving_fit.conditions_of(sglang, recorded(), IMAGE_ID)
     assert (found.batch, found.speculative) == ("512", '{"speculative-algorithm": "NEXTN", "speculative-num-steps": 3}')
+
+
+def test_a_measurement_does_not_count_for_another_kind_program_or_file(tmp_path: Path) -> None:
+    (tmp_path / "fix").mkdir()
+    patch = tmp_path / "fix/patch.py"
+    patch.write_text("one")
+
+    def found(**keys: Any) -> Conditions:
+        path = tmp_path / "rack.yaml"
+        path.write_text(text({"one": unit(**keys)}))
+        return serving_fit.conditions_of(served_units(load(path))["one"], recorded(), IMAGE_ID)
+
+    files = {"files": {"/workspace/fix": "fix"}}
+    before = found(**files, before=["bash", "/workspace/fix/patch.py"])
+    assert CONDITIONS.difference(found(kind="embedding")) == "it was measured with kind chat, now embedding"
+    assert found(**files).difference(before) == (
+        'it was measured with before not given, now ["bash", "/workspace/fix/patch.py"]'
+    )
+    patch.write_text("other")
+    assert before.difference(found(**files, before=["bash", "/workspace/fix/patch.py"])).startswith(
+        "it was measured with files "
+    )
+    assert before.difference(found(files={"/workspace/x": "fix"}, before=["bash", "/workspace/x/patch.py"]))
 
 
 def test_a_folder_is_known_by_its_files() -> None:

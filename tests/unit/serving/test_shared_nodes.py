@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from typing import Any
 
 import pytest
@@ -11,11 +13,13 @@ from core.model.role import reserved_gib
 from roles.memory.options import MemoryOptions
 from roles.rdma.options import socket_addresses
 from roles.watch.scrape import watched_units
-from serving import unit_ports
+from serving import desired, unit_ports
 from serving.launch import rank_argv
 from serving.options import served_units
 from serving.shared_nodes import container_ceiling, node_sums, shared_node_notes
 from tests.unit.model.serving_racks import SGLANG, loaded, machines, record, refusals, text, unit
+from tests.unit.roles.serving_units import PINS
+from tests.unit.roles.serving_units import RECORDS as LOCKED
 
 BOTH = {"nodes": ["n0", "n1"], "parallel": {"tensor": 2}}
 RECORDS = {"qwen": record("Qwen3-235B-A22B", 124 * 10**9)}
@@ -217,7 +221,7 @@ def ports(rack: Rack) -> dict[str, tuple[int, int, int]]:
         name: (
             unit_ports.coordinator_port(29400, units, rack.nodes, one),
             unit_ports.master_port(units, rack.nodes, one),
-            unit_ports.meeting_port(units, one),
+            unit_ports.meeting_port(units, rack.nodes, one),
         )
         for name, one in units.items()
     }
@@ -231,6 +235,37 @@ def test_each_unit_has_ports_of_its_own_and_keeps_them_when_another_is_written_b
     assert after["one"] == before["one"]
     assert after["two"] == (29401, 29521, 18666)
     assert after["far"] == (29400, 29501, 18665)
+
+
+def test_a_unit_on_other_nodes_changes_no_port_of_a_unit_wherever_it_is_written() -> None:
+    """A unit that shares a node with it is counted, and one that shares none is not."""
+    four = {"nodes": ["n2", "n3"], "parallel": {"tensor": 2}}
+    middle = {"nodes": ["n1", "n2"], "parallel": {"tensor": 2}, "memory": 0.1}
+    units = {"new": on(8000, **four), "one": on(8000, **BOTH)}
+    alone, both = (ports(loaded(text(one, machines(4)))) for one in ({"one": units["one"]}, units))
+    assert both["one"] == alone["one"] == (29400, 29501, 18664)
+    versions = set()
+    for declared in ({"one": units["one"]}, units):
+        rack = loaded(text(declared, machines(4)))
+        versions.add(desired.declared_version(desired.locked_unit(rack, served_units(rack)["one"], PINS, LOCKED)))
+    assert len(versions) == 1, "the unit would have to be recreated"
+    chain = ports(loaded(text({**units, "between": on(8001, **middle)}, machines(4))))
+    assert [chain[name][2] for name in ("new", "one", "between")] == [18664, 18664, 18665]
+
+
+def test_units_that_share_a_node_meet_at_different_ports() -> None:
+    names = [f"n{number}" for number in range(8)]
+    chosen = random.Random(7)  # noqa: S311 - no secret
+    for _ in range(20):
+        units = {
+            f"u{number}": on(8000 + number, nodes=sorted(chosen.sample(names, 2)), memory=0.05, parallel={"tensor": 2})
+            for number in range(6)
+        }
+        rack = loaded(text(units, machines(8)))
+        made = ports(rack)
+        for one, other in itertools.combinations(served_units(rack).values(), 2):
+            if set(one.ranks(rack.nodes)) & set(other.ranks(rack.nodes)):
+                assert made[one.name][2] != made[other.name][2]
 
 
 @pytest.mark.parametrize("keys", [{}, {"engine": "sglang", "version": "0.5.12", "image": SGLANG}])

@@ -199,6 +199,20 @@ def test_an_option_with_which_nothing_can_prove_the_unit_is_refused(file: str, k
     assert refusals(file) == [f"{P}.args.{key} @ {key}: {expected}"]
 
 
+@pytest.mark.parametrize("pooling", ["none", "mean", "cls", "last", "rank"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_llama_server_pools_as_the_kind_of_its_unit_needs(kind: str, pooling: str) -> None:
+    proven = {"embedding": ("mean", "cls", "last"), "score": ("rank",)}.get(kind, (pooling,))
+    keys: dict[str, Any] = {"engine": "llama.cpp", "version": "b11434", "nodes": ["n1"], "parallel": None, "kv": "1G"}
+    keys["memory"] = None
+    found = refusals(text({"qwen": unit(**keys, gguf="q.gguf", kind=kind, args={"pooling": pooling})}))
+    assert len(found) == (pooling not in proven)
+    for line in found:
+        assert line.startswith(f"{P}.args.pooling @ pooling: with {pooling} the engine does not serve kind: {kind}")
+    if (kind, pooling) == ("embedding", "rank"):
+        assert found[0].endswith("; write kind: score, or remove it")
+
+
 @pytest.mark.parametrize(
     "file",
     [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from serving.engines.command_line import EngineArgumentsError, judge, render
 from serving.engines.option_table import Engine, build, parse_table, render_table, table, version_key
-from serving.engines.registry import KINDS
+from serving.engines.registry import FAMILIES
 from tests.unit.serving.engines import published_lines as published
 from tests.unit.serving.engines.published_lines import PublishedLine
 from tests.unit.serving.engines.test_real_parsers import OPTIONS
@@ -313,9 +313,9 @@ def test_an_option_of_the_launcher_is_refused_in_every_release_and_under_every_n
     known = table(engine)
     for release in known.releases:
         options = known.of(release)
-        owned = {options[f"--{key}"].dest for key in KINDS[engine].owned if f"--{key}" in options}
+        owned = {options[f"--{key}"].dest for key in FAMILIES[engine].owned if f"--{key}" in options}
         names = [name for name, option in options.items() if option.dest in owned and name.startswith("--")]
-        for key in {*KINDS[engine].owned, *(name.removeprefix("--") for name in names)}:
+        for key in {*FAMILIES[engine].owned, *(name.removeprefix("--") for name in names)}:
             with pytest.raises(EngineArgumentsError, match=f"--{key} .*remove it from args"):
                 render(engine, release, {key: "x"})
 
@@ -392,7 +392,7 @@ def test_the_table_is_in_order_and_its_text_is_what_it_renders_to(engine: Engine
     for name, rows in known.options.items():
         places = [known.order[place] for row in rows for place in (row.since, row.until)]
         assert places == sorted(places), name
-    path = KINDS[engine].table
+    path = FAMILIES[engine].table
     assert path
     assert path.read_text() == render_table(known)
     again = build(engine, known.releases, {release: known.of(release) for release in known.releases})

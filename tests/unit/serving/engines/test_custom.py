@@ -19,7 +19,7 @@ from serving.options import served_units
 from serving.rules import notes
 from sparkrack.serving.check_units import check_units
 from sparkrack.serving.export.lws import lws_files
-from sparkrack.serving.export.source import ExportError, export_source
+from sparkrack.serving.export.source import ExportError, Place, export_source, placed
 from tests.unit.model.serving_racks import IMAGE_ID, VLLM, loaded, put, record, refusals, text, unit
 
 COMMAND = [
@@ -209,6 +209,87 @@ def test_the_gate_looks_for_the_program_and_for_the_declared_memory(tmp_path: Pa
         assert docker[docker.index("--entrypoint") + 1] == "sh"
         memory = {"bytes": (60 + 4) * 2**30, "floor": 3 * 2**30}
         assert gate["memory"] == memory, "weights and overhead, and the floor of the guard"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--draft", "/models/other"],
+        ["--draft=/models/other"],
+        ['{"draft": {"path": "/models/other"}}'],
+        ["--draft", "{model}/../other"],
+    ],
+)
+def test_a_model_that_the_command_names_is_mounted_or_refused_and_the_gate_looks_for_it(
+    words: list[str], tmp_path: Path
+) -> None:
+    changes = {"command": [*COMMAND, *words]}
+    (found,) = refusals(text({"one": custom(changes)}))
+    assert found.startswith(f"serving.units.one.custom.command.{len(COMMAND) + len(words) - 1} @ ")
+    assert found.endswith("other is not in the container; write also: [other]")
+    lock = {"qwen": record("Qwen3-235B-A22B", 10**9), "other": record("Qwen3-235B-A22B", 10**9)}
+    path = put(tmp_path, text({"one": custom(changes, also=["other"])}), lock)
+    rack = load(path)
+    records = read(path.with_name("rack.lock.json"))
+    one = desired.locked_unit(rack, served_units(rack)["one"], {VLLM: Pin(None, IMAGE_ID)}, records)
+    gate: Any = desired.gate_configuration(one, "n0")
+    assert gate["container"]["looks"] == ["program:python", "file:/models/other"]
+
+
+def test_other_paths_of_the_command_are_those_of_the_image() -> None:
+    words = ["--table", "/opt/table.bin", "--cache={model}", "--kind", "owner/name", "--url", "http://a/models/x"]
+    worker = ["work", "{rank}", "/models/none/x"]
+    assert refusals(text({"one": custom({"command": [*COMMAND, *words]})})) == []
+    (found,) = refusals(text({"one": custom({"worker_command": worker})}))
+    assert "custom.worker_command.2" in found
+    assert "/models/none/x is not in the container; declare the model in models" in found
+    accepted = {"custom": "the image has it"}
+    assert refusals(text({"one": custom({"worker_command": worker}, accept=accepted)})) == []
+    (idle,) = refusals(text({"one": custom(accept=accepted)}))
+    assert "accepts nothing: the container has what custom names; remove it" in idle
+
+
+def test_an_option_that_a_custom_engine_does_not_get_is_refused() -> None:
+    (found,) = refusals(text({"one": custom(parallel={"tensor": 2, "expert": True})}))
+    assert "parallel.expert" in found
+    assert "custom gets no option for it; remove it" in found
+
+
+def test_a_sum_of_a_node_is_shown_at_what_the_unit_declares() -> None:
+    units = {
+        "one": unit(memory=0.6, api={"port": 8001}, model="other"),
+        "two": custom({"weights": "60G"}),
+    }
+    (found,) = refusals(text(units))
+    assert found.startswith("serving.units.two.custom.weights @ ")
+    assert "take 141.0 GiB together" in found
+
+
+def test_the_probe_of_an_export_asks_a_custom_engine_for_no_path_that_it_may_not_have() -> None:
+    keys = custom(nodes=["n1"], parallel=None)
+    rack = loaded(text({"one": keys}))
+    (file,) = lws_files(export_source(rack, served_units(rack)["one"], Pin("sha256:" + "a" * 64, IMAGE_ID), ""))
+    assert "path: /health" not in file.text
+    assert "tcpSocket" in file.text
+
+
+def test_an_export_names_the_units_with_which_its_pods_would_want_one_gpu() -> None:
+    beside = unit(nodes=["n1"], parallel=None, memory=0.2, model="other", api={"port": 8001})
+    for units, named in (({}, False), ({"two": beside}, True), ({"two": {**beside, "nodes": ["n0"]}}, False)):
+        rack = loaded(text({"one": custom(nodes=["n1"], parallel=None, custom=CUSTOM | {"weights": "20G"}), **units}))
+        pin = Pin("sha256:" + "a" * 64, IMAGE_ID)
+        (file,) = lws_files(export_source(rack, served_units(rack)["one"], pin, ""))
+        assert ("It shares nodes with two, and each asks for the GPU of a node" in file.text) is named
+
+
+def test_each_address_of_a_word_of_an_export_is_a_place() -> None:
+    words = ["--peers", "{head}:1,{head}:2", "--own={head}"]
+    rack = loaded(text({"one": custom({"command": [*COMMAND, *words]})}))
+    source = export_source(rack, served_units(rack)["one"], Pin(None, IMAGE_ID), "")
+    made = placed(source, 1)
+    assert (Place.HEAD, ":1,", Place.HEAD, ":2") in made
+    assert ("--own=", Place.HEAD) in made
+    assert "192.0.2." not in repr(made)
 
 
 def test_the_sum_of_the_declared_sizes_is_what_check_shows() -> None:

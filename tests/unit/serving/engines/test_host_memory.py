@@ -10,7 +10,7 @@ import pytest
 
 from serving.engines.host_memory import HostMemory
 from serving.engines.option_table import Engine, table
-from serving.engines.registry import KINDS
+from serving.engines.registry import FAMILIES
 from serving.engines.sglang import host as sglang_host
 from serving.engines.vllm import host as vllm_host
 
@@ -20,7 +20,7 @@ OFFLOAD = {"kv_connector": "OffloadingConnector"}
 
 
 def host_memory(engine: Engine, args: Mapping[str, object], env: Mapping[str, str], ranks: int) -> HostMemory:
-    return KINDS[engine].host(args, env, ranks)
+    return FAMILIES[engine].host(args, env, ranks)
 
 
 @pytest.mark.parametrize(

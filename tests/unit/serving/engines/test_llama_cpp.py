@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,11 +17,13 @@ from core.model.model_lock import read
 from roles.rdma.options import socket_addresses
 from serving import desired
 from serving.engines.command_line import judge
-from serving.engines.llama_cpp import START, readme
+from serving.engines.llama_cpp import START
 from serving.engines.option_table import table
 from serving.launch import RankLaunch, launches
 from serving.options import served_units
 from serving.rules import notes
+from sparkrack.serving.check_units import check_units
+from tests.generated import REPOSITORY
 from tests.unit.model.serving_racks import IMAGE_ID, VLLM, loaded, put, record, refusals, text, unit
 
 GGUF = "Q4_K_M/qwen-00001-of-00003.gguf"
@@ -39,8 +42,10 @@ def launch(**keys: Any) -> RankLaunch:
     return found
 
 
-def files(*paths: str) -> dict[str, Any]:
-    return {**record(), "files": {path: {"size": 10 * 2**30, "sha256": "0" * 64} for path in paths}}
+def files(*paths: str, model: str = "qwen", **keys: Any) -> dict[str, Any]:
+    """The record of a model as rack.yaml declares it, with files of 10 GiB each."""
+    listed = {path: {"size": 10 * 2**30, "sha256": "0" * 64} for path in paths}
+    return {**record(), "source": f"owner/{model}", "files": listed, **keys}
 
 
 PARTS = [f"Q4_K_M/qwen-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
@@ -118,11 +123,120 @@ def test_the_fit_counts_all_parts_of_the_file_and_nothing_else() -> None:
 
 
 def test_the_fit_counts_the_files_of_a_further_model_that_args_name() -> None:
-    models = {"qwen": files(*PARTS), "other": files("draft.gguf")}
+    models = {"qwen": files(*PARTS), "other": files("draft.gguf", model="other")}
     draft = {"also": ["other"], "args": {"spec-draft-model": "/models/other/draft.gguf"}}
     assert refusals(text({"one": llama(kv="60G", **draft)}), models) == []
     (found,) = refusals(text({"one": llama(kv="75G", **draft)}), models)
     assert "qwen needs 123.0 GiB a node (weights 40.0, keys and values 75.0, overhead 8.0)" in found
+
+
+def locked(folder: Path, keys: dict[str, Any], models: dict[str, Any]) -> desired.LockedUnit:
+    path = put(folder, text({"one": keys}), models)
+    rack = load(path)
+    records = read(path.with_name("rack.lock.json"))
+    return desired.locked_unit(rack, served_units(rack)["one"], {VLLM: Pin(None, IMAGE_ID)}, records)
+
+
+LISTS = {
+    "lora": "/models/qwen/a.gguf,/models/qwen/b.gguf",
+    "lora-scaled": "/models/qwen/c.gguf:0.5,/models/qwen/a.gguf:1",
+    "control-vector-scaled": "/models/qwen/d.gguf:-0.25",
+}
+
+
+def test_each_file_of_a_list_is_looked_for_by_the_gate_and_counted(tmp_path: Path) -> None:
+    models = {"qwen": files(*PARTS, *(f"{name}.gguf" for name in "abcd"))}
+    gate: Any = json.loads(
+        json.dumps(desired.gate_configuration(locked(tmp_path, llama(args=LISTS, overhead="4G"), models), "n1"))
+    )
+    assert gate["container"]["looks"][2:] == [f"file:/models/qwen/{name}.gguf" for name in "abcd"]
+    assert gate["memory"]["bytes"] == (30 + 40 + 20 + 4) * 2**30
+    (found,) = refusals(text({"one": llama(kv="35G", args=LISTS)}), models)
+    assert "qwen needs 113.0 GiB a node (weights 70.0, keys and values 35.0, overhead 8.0)" in found
+
+
+@pytest.mark.parametrize(
+    ("args", "place", "right"),
+    [
+        ({"lora": "/models/qwen/a.gguf,/srv/b.gguf"}, "/srv/b.gguf", "list it at files"),
+        ({"lora-scaled": "/models/qwen/a.gguf:1,b.gguf:0.5"}, "b.gguf", "list the file at files"),
+        ({"lora-scaled": "/models/other/b.gguf:0.5"}, "/models/other/b.gguf", "write also: [other]"),
+        *(
+            ({option: "x.gguf"}, "x.gguf", "list the file at files")
+            for option in ("mmproj", "lora", "control-vector", "spec-draft-model")
+        ),
+        ({"chat-template-file": "t.jinja"}, "t.jinja", "list the file at files"),
+        ({"path": "/srv/www"}, "/srv/www", "list it at files"),
+    ],
+)
+def test_a_file_that_an_option_names_and_no_mount_has_is_refused(args: dict[str, Any], place: str, right: str) -> None:
+    (found,) = refusals(text({"one": llama(args=args)}))
+    assert f": {place} is " in found
+    assert right in found
+
+
+@pytest.mark.parametrize(
+    ("args", "key", "missing"),
+    [
+        ({"mmproj": "/models/qwen/none.gguf"}, "mmproj", "none.gguf"),
+        ({"lora": "/models/qwen/Q4_K_M/a.gguf"}, "lora", "Q4_K_M/a.gguf"),
+        ({"chat-template-file": "/models/qwen/../qwen/t.jinja"}, "chat-template-file", "t.jinja"),
+    ],
+)
+@pytest.mark.parametrize("accept", [False, True])
+def test_a_file_beside_the_model_that_the_lock_file_lacks_is_refused(
+    args: dict[str, Any], key: str, missing: str, accept: bool
+) -> None:
+    reasons = {"accept": {key: "in the image"}} if accept else {}
+    found = refusals(text({"one": llama(args=args, **reasons)}), {"qwen": files(*PARTS)})
+    what = (
+        f"is not in the container: the lock file has no {missing} of qwen; correct the path, or list the file at "
+        "models.qwen.files"
+    )
+    assert [line for line in found if what in line], found
+    assert refusals(text({"one": llama(args=args)})) == [], "before the model is fetched it is not known"
+
+
+@pytest.mark.parametrize("change", [{"source": "owner/before"}, {"chosen": ["*.json"]}, {"requested": "v1"}])
+def test_a_record_of_what_rack_yaml_declared_before_refuses_no_file(change: dict[str, Any]) -> None:
+    """`sparkrack apply` fetches the model and records it anew, which a refusal would prevent."""
+    units = {"one": llama(args={"mmproj": "/models/qwen/mmproj.gguf"})}
+    assert len(refusals(text(units), {"qwen": files("config.json")})) == 2
+    assert refusals(text(units), {"qwen": files("config.json", **change)}) == []
+
+
+def test_a_folder_beside_the_model_is_there_when_it_has_a_file_and_is_not_counted() -> None:
+    units = {"one": llama(kv="70G", args={"media-path": "/models/qwen/media"})}
+    assert refusals(text(units), {"qwen": files(*PARTS, "media/a.png")}) == []
+    assert len(refusals(text(units), {"qwen": files(*PARTS, "media.png")})) == 1
+
+
+@pytest.mark.parametrize("option", ["log-file", "log-prompts-dir", "slot-save-path", "lookup-cache-dynamic"])
+def test_a_file_that_the_server_writes_need_not_be_there(option: str, tmp_path: Path) -> None:
+    keys = llama(args={option: "/srv/x"})
+    assert refusals(text({"one": keys})) == []
+    gate: Any = desired.gate_configuration(locked(tmp_path, keys, {"qwen": files(*PARTS)}), "n1")
+    assert not [look for look in gate["container"]["looks"] if "/srv" in look]
+
+
+def test_a_unit_that_pools_has_the_usual_overhead_of_units_that_pool(tmp_path: Path) -> None:
+    models = {"qwen": files(*PARTS)}
+    beside = {"two": unit(nodes=["n1"], parallel=None, memory=0.6, model="other", api={"port": 8001})}
+    assert refusals(text({"one": llama(kind="embedding", kv="1G"), **beside}), models) == []
+    (refused,) = refusals(text({"one": llama(kv="1G"), **beside}), models)
+    assert "together (one 39.0, two 73.0)" in refused
+    for keys, fits, overhead, note in (
+        ({}, "unknown", 1.0, "what an engine that pools takes beside weights and cache is not known here"),
+        ({"overhead": "2G"}, "yes", 2.0, "as true as the sizes that are declared: weights 30.0, keys and values 1.0"),
+    ):
+        path = put(tmp_path, text({"one": llama(kind="embedding", kv="1G", **keys)}), models)
+        rack = load(path)
+        (found,) = check_units(rack, served_units(rack).values(), None).units
+        assert (found.fits, found.weights, found.overhead, found.total) == (fits, 30.0, overhead, 31.0 + overhead)
+        records = read(path.with_name("rack.lock.json"))
+        assert [note in one.what for one in notes(rack, records, {}, {}) if one.path[-1] == "model"] == [True]
+        made: Any = desired.gate_configuration(locked(tmp_path, llama(kind="embedding", kv="1G", **keys), models), "n1")
+        assert made["memory"]["bytes"] == (31 + overhead) * 2**30
 
 
 def test_two_units_of_one_model_need_another_name_of_it_at_the_gateway() -> None:
@@ -169,6 +283,12 @@ def test_the_tables_are_those_of_builds_that_take_other_names() -> None:
 
 
 def test_a_row_of_the_readme_gives_each_of_its_names() -> None:
+    place = REPOSITORY / "scripts/engine_readme.py"
+    spec = importlib.util.spec_from_file_location(place.stem, place)
+    assert spec
+    assert spec.loader
+    readme: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(readme)
     found = readme.options(
         "| `-kvo, --kv-offload, -nkvo, --no-kv-offload` | whether (default: enabled)<br/>(env: X) |\n"
         "| `-fa, --flash-attn [on\\|off\\|auto]` | set use ('on', 'off') |\n"

@@ -19,8 +19,8 @@ import pytest
 
 from serving.engines.command_line import judge, render
 from serving.engines.option_table import Engine, table
-from serving.engines.registry import KINDS
-from serving.engines.sglang import INSIDE_KEY
+from serving.engines.registry import FAMILIES
+from serving.engines.sglang import KEY_PATH
 from tests.generated import REPOSITORY
 from tests.unit.serving.engines import example_lines
 from tests.unit.serving.engines import published_lines as published
@@ -128,7 +128,7 @@ def test_the_line_of_each_rank_of_the_examples_is_taken_by_its_release(
         release = table(line.engine).judging(line.version)
         assert release
         # The file of the key is in the container only.
-        argv = [str(key) if word == INSIDE_KEY else word for word in line.argv]
+        argv = [str(key) if word == KEY_PATH else word for word in line.argv]
         found.setdefault((line.engine, release), []).append(argv)
     assert set(found) == {("sglang", "0.5.12"), ("vllm", "0.19.1"), ("vllm", "0.21.0")}
     for (engine, version), lines in found.items():
@@ -256,7 +256,7 @@ def test_what_is_rendered_is_taken_by_the_release(release: Release, parsers: dic
     """Every flag, true and false."""
     chance = random.Random(7)  # noqa: S311 - which flags stand together, not a secret
     options = table(release[0]).of(release[1])
-    launcher = {options[f"--{name}"].dest for name in KINDS[release[0]].owned if f"--{name}" in options}
+    launcher = {options[f"--{name}"].dest for name in FAMILIES[release[0]].owned if f"--{name}" in options}
     flags = [
         name[2:]
         for name, option in options.items()

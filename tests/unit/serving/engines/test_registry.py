@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.engines.registry import ENGINES, KINDS
+from serving.engines.registry import ENGINES, FAMILIES
 from tests.generated import REPOSITORY
 
 TOY = """
@@ -18,7 +18,7 @@ from serving.engines.engine import KeyForm, Progress, ServingEngine
 ENGINES = (
     ServingEngine(
         name="toy-engine",
-        kind="toy-engine",
+        family="toy-engine",
         title="Toy",
         argv=lambda place: ["toy", place.model, *place.listen],
         key=lambda _: KeyForm(option="--key-file", path="/run/sparkrack/toy"),
@@ -76,7 +76,7 @@ def test_a_folder_is_all_that_an_engine_needs(tmp_path: Path) -> None:
 
 def test_each_name_of_an_engine_has_a_kind_with_its_own_options() -> None:
     assert {"vllm", "vllm-ray", "sglang"} <= ENGINES.keys()
-    assert {engine.kind for engine in ENGINES.values()} == KINDS.keys()
+    assert {engine.family for engine in ENGINES.values()} == FAMILIES.keys()
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.model.fields import mebibytes
-from serving.engines.sglang import INSIDE_KEY
+from serving.engines.sglang import KEY_PATH
 from serving.launch import FABRIC_ENVIRONMENT, INSIDE_RAY_TOKEN, RankLaunch
 from sparkrack.serving.export.lws import lws_files
 from sparkrack.serving.export.ray import ray_files
@@ -34,7 +34,7 @@ def of_the_rack(launch: RankLaunch) -> set[tuple[str, str]]:
         for name, value in options(launch.docker)
         if name not in OTHERS_OF_THE_RACK
         and not (name == "--env-file" and value != FABRIC_ENVIRONMENT)
-        and not value.endswith((f":{INSIDE_KEY}:ro", f":{INSIDE_RAY_TOKEN}:ro"))
+        and not value.endswith((f":{KEY_PATH}:ro", f":{INSIDE_RAY_TOKEN}:ro"))
         and name != "--env"
     }
 
@@ -126,7 +126,7 @@ def test_a_pod_has_the_container_of_the_unit(name: str) -> None:
         keyed = one.unit.api.key is not None and launch.rank == 0
         secrets = [entry["name"] for entry in engine["env"] if "secretKeyRef" in entry.get("valueFrom", {})]
         assert secrets == (["VLLM_API_KEY"] if keyed and one.unit.family == "vllm" else [])
-        assert (INSIDE_KEY in mounts) == (keyed and one.unit.family == "sglang")
+        assert (KEY_PATH in mounts) == (keyed and one.unit.family == "sglang")
         assert ("readinessProbe" in engine) == (launch.rank == 0)
 
 
