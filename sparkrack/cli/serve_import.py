@@ -32,6 +32,10 @@ from sparkrack.serving.recipe_text import RecipeError
 @click.option("--context", type=click.IntRange(1), help="Tokens of the longest sequence.  [default: of the recipe]")
 @click.option("--sequences", type=click.IntRange(1), help="Sequences at once.  [default: of the recipe]")
 @click.option("--memory", type=float, metavar="SHARE", help="Share of a node, like 0.85.  [default: of the recipe]")
+@click.option("--kv", metavar="SIZE", help="Size of the cache of llama.cpp, like 20G.")
+@click.option(
+    "--gguf", multiple=True, metavar="FILE", help="File of the model for llama.cpp; again for the one of pictures."
+)
 @click.option("--nodes", metavar="NAMES", help="Nodes in rank order, like spark1,spark2.  [default: placeholders]")
 @click.option(
     "--files",
@@ -50,6 +54,8 @@ def import_unit(
     context: int | None,
     sequences: int | None,
     memory: float | None,
+    kv: str | None,
+    gguf: tuple[str, ...],
     nodes: str | None,
     folder: str,
     force: bool,
@@ -74,7 +80,8 @@ def import_unit(
         with tempfile.TemporaryDirectory() as clones:
             source = named_source(recipe, registries, Path(clones))
             unit = name or unit_name(source.path.stem if source.path else recipe)
-            choices = RecipeChoices(unit, image, version, context, sequences, memory, chosen, folder.strip("/"))
+            files = folder.strip("/")
+            choices = RecipeChoices(unit, image, version, context, sequences, memory, chosen, files, kv, gguf)
             found = import_recipe(read_file(source.path or Path(recipe)), choices, source)
     except RecipeError as error:
         raise click.ClickException(_refusal(recipe, error)) from None
