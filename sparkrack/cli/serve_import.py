@@ -13,6 +13,7 @@ from core.util import regular_file
 from sparkrack.serving.recipe import RecipeChoices, import_recipe, unit_name
 from sparkrack.serving.recipe_registry import named_source, read_file
 from sparkrack.serving.recipe_text import RecipeError
+from sparkrack.terminal.prompts import ask, has_terminal
 
 
 @click.command("import")
@@ -69,7 +70,8 @@ def import_unit(
     The recipe is a YAML file of sparkrun or of eugr/spark-vllm-docker, or its name in a registry: a folder, or a git
     URL. Only a URL is connected to. The whole recipe comes over, or it is refused with all that is missing and what to
     do about each. What has another place in rack.yaml is a warning on stderr. Mods and files of the recipe are written
-    to --files; run this in the folder of rack.yaml. What is printed is valid there, and has to be added by hand.
+    to --files; run this in the folder of rack.yaml. What is printed is valid there, and has to be added by hand. On a
+    terminal the reason of each entry of accept is asked for; without one it names the recipe.
 
     Exit 0, or 1 when the recipe does not come over whole; then nothing is written.
     """
@@ -82,13 +84,23 @@ def import_unit(
             unit = name or unit_name(source.path.stem if source.path else recipe)
             files = folder.strip("/")
             choices = RecipeChoices(unit, image, version, context, sequences, memory, chosen, files, kv, gguf)
-            found = import_recipe(read_file(source.path or Path(recipe)), choices, source)
+            text = read_file(source.path or Path(recipe))
+            found = import_recipe(text, choices, source, _ask_reason if has_terminal() else None)
     except RecipeError as error:
         raise click.ClickException(_refusal(recipe, error)) from None
     _write(found.files, force=force)
     for warning in found.warnings:
         click.echo(printable_line(f"warning: {recipe}: {warning}"), err=True)
     click.echo(found.yaml(), nl=False)
+
+
+def _ask_reason(key: str, usual: str) -> str:
+    """Ask why a unit has what no table and no mount has; what is typed stands in rack.yaml, where others read it."""
+    while True:
+        typed = ask(printable_line(f"{key}: why is it accepted?"), usual).strip()
+        if typed.isprintable() and typed:
+            return typed
+        click.echo("A reason is one line of text.", err=True)
 
 
 def _refusal(recipe: str, error: RecipeError) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -147,16 +147,24 @@ class ImportedUnit:
         return _dump({"images": list(self.images), "models": self.models, "serving": {"units": self.units}})
 
 
-def import_recipe(text: str, choices: RecipeChoices, source: RecipeSource | None = None) -> ImportedUnit:
+AskReason = Callable[[str, str], str]
+"""Returns why a unit has an option or a place that no table and no mount has, from its name and from what the recipe
+gives as the reason."""
+
+
+def import_recipe(
+    text: str, choices: RecipeChoices, source: RecipeSource | None = None, ask_reason: AskReason | None = None
+) -> ImportedUnit:
     """Return the unit of a recipe, which serves what the recipe serves. Raises RecipeError with all that is missing.
 
     Args:
         text: the recipe.
         choices: what the recipe does not say, or what is to be otherwise.
         source: where it stands: its mods and files are looked for there. None: it has none.
+        ask_reason: asks for the reason of each entry of `accept`, when all else comes over. None: it names the recipe.
     """
     recipe, repeated = read_recipe(text)
-    return _Import(recipe, choices, source or RecipeSource(), repeated).run()
+    return _Import(recipe, choices, source or RecipeSource(), repeated).run(ask_reason)
 
 
 def unit_name(stem: str) -> str:
@@ -187,7 +195,7 @@ class _Import:
             raise RecipeError(f"{key} is not a mapping; give a recipe of sparkrun or of spark-vllm-docker")
         return {str(name): one for name, one in value.items()}
 
-    def run(self) -> ImportedUnit:
+    def run(self, ask_reason: AskReason | None = None) -> ImportedUnit:
         """Return the unit. Raises RecipeError with all that is missing."""
         self._keys()
         image = self._image()
@@ -256,6 +264,10 @@ class _Import:
                 del unit[section]
         if self.notes.problems:
             raise RecipeError(*self.notes.problems)
+        if ask_reason:
+            for key, reason in models.accept.items():
+                section = next((one for one in ("args", "env") if key in unit.get(one, {})), "accept")
+                models.accept[key] = ask_reason(f"{section}.{key}", reason)
         return replace(found, warnings=tuple(self.notes.warnings))
 
     def _keys(self) -> None:
