@@ -91,12 +91,6 @@ def request(unit: ServedUnit) -> tuple[str, dict[str, object], str]:
     return "/v1/completions", {"prompt": prompt, "max_tokens": 8, "temperature": 0}, '"choices"'
 
 
-def bench_fault(unit: ServedUnit) -> str:
-    """Return why a unit cannot be measured, empty if it can."""
-    what = f"unit {unit.name} has kind: {unit.kind}, and what is measured is how an engine generates text"
-    return what if pools(unit) else ""
-
-
 def unfit_probe(unit: ServedUnit) -> Iterator[RuleViolation]:
     """Yield what `probe` asks for and the kind of a unit does not have."""
     if unit.probe.tool and unit.kind != "chat":

@@ -35,16 +35,17 @@ class BenchToolError(Exception):
 
 @dataclass(frozen=True)
 class BenchCase:
-    """One measurement: `concurrency` requests at once, and the tokens of each prompt and each answer."""
+    """One measurement: `concurrency` requests at once, tokens of each prompt and of each answer, and so many rounds."""
 
     concurrency: int
     input_tokens: int
     output_tokens: int = OUTPUT_TOKENS
+    rounds: int = 2
 
     @property
     def requests(self) -> int:
-        """Number of requests: two rounds, and four at least."""
-        return max(4, 2 * self.concurrency)
+        """Number of requests, four at least."""
+        return max(4, self.rounds * self.concurrency)
 
     def __str__(self) -> str:
         return f"{self.concurrency} x {self.input_tokens} tokens"

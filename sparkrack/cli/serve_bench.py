@@ -18,12 +18,17 @@ from core.util.command_error import CommandError
 from core.util.tables import print_whole
 from serving.engines.bench_tool import BenchCase, cases
 from serving.options import select_unit
-from serving.unit_kinds import bench_fault
+from serving.unit_kinds import pools
 from sparkrack.cli.options import json_option, rack_option
+from sparkrack.serving import bench_pooled
 from sparkrack.serving import bench_record as records
 from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, bench_tool, measure
 from sparkrack.serving.bench_record import BenchCaseRecord, Kind, ServeBenchRecord
 from sparkrack.terminal.progress import show_progress
+
+_GENERATED = ("output", "tokens/s", "TTFT", "p99", "TPOT", "p99")
+_ITEMS = {"embedding": "texts", "score": "pairs"}
+"""What an engine that pools is measured by."""
 
 
 @click.command()
@@ -47,15 +52,17 @@ def bench(unit: str, save: bool, quick: bool, rack: Path, as_json: bool) -> None
     Shown are output tokens/s of all requests together, and median and 99th percentile of the time to the first token
     (TTFT) and the time for each further token (TPOT). Each result is kept on this machine.
 
-    Exit 0, 2 when output tokens/s or median TTFT are more than 5 % worse than the baseline, 1 when the unit is not
-    ready or a measurement failed.
+    A unit of kind embedding or score is asked by a program of this tool, in its container: for texts of 128, 512, 2048
+    and 8192 tokens, or rankings of 8 documents. Shown are texts/s or pairs/s, tokens/s, and the time until a request is
+    answered.
+
+    Exit 0, 2 when a throughput or a median time (TTFT, answer) is more than 5 % worse than the baseline, 1 when the
+    unit is not ready or a measurement failed.
     """
     found = load(rack)
     chosen = select_unit(found, unit)
     kind: Kind = "quick" if quick else "full"
-    if fault := bench_fault(chosen):
-        raise CommandError(fault)
-    matrix = list(cases(chosen.context, chosen.sequences, quick=quick))
+    matrix = list((bench_pooled.cases if pools(chosen) else cases)(chosen.context, chosen.sequences, quick=quick))
     try:
         bench_tool(chosen)
     except BenchError as error:
@@ -100,21 +107,23 @@ def show(record: ServeBenchRecord, kept: Path) -> None:
     """Print a record as a table, with what is slower than the baseline."""
     click.echo(f"{record.unit}: {record.engine} {record.engine_version}, image {record.image_id[:19]}")
     table = Table(box=None, pad_edge=False)
-    titles = ("requests at once", "input", "output", "tokens/s", "TTFT", "p99", "TPOT", "p99", "against baseline")
+    items = _ITEMS.get(record.unit_kind, "")
+    titles = (f"{items}/s", "tokens/s", "answer", "p99") if items else _GENERATED
+    titles = ("requests at once", "input", *titles, "against baseline")
     for title in titles:
         table.add_column(title, justify="left" if title == titles[-1] else "right", no_wrap=True)
     for one in record.cases:
-        figures = (one.ttft_median_ms, one.ttft_p99_ms, one.tpot_median_ms, one.tpot_p99_ms)
         table.add_row(
             str(one.concurrency),
             str(one.input_tokens),
-            str(one.output_tokens),
-            "-" if one.output_throughput is None else f"{one.output_throughput:.2f}",
-            *("-" if value is None else f"{value:.1f}" for value in figures),
-            Text(_against(one), style="red" if one.slower or one.state == "failed" else ""),
+            *(_pooled_figures(one) if items else _generated_figures(one)),
+            Text(_against(one, items), style="red" if one.slower or one.state == "failed" else ""),
         )
     print_whole(Console(highlight=False), table)
-    click.echo("tokens/s: of all requests together. TTFT, TPOT: in ms, median and 99th percentile")
+    if items:
+        click.echo(f"{items}/s, tokens/s: of all requests together. answer: in ms, median and 99th percentile")
+    else:
+        click.echo("tokens/s: of all requests together. TTFT, TPOT: in ms, median and 99th percentile")
     for one in record.cases:
         if one.reason:
             case = BenchCase(one.concurrency, one.input_tokens)
@@ -127,7 +136,21 @@ def show(record: ServeBenchRecord, kept: Path) -> None:
     click.echo(f"{'saved as the baseline; ' if record.saved else ''}kept in {kept}")
 
 
-def _against(case: BenchCaseRecord) -> str:
+def _figure(value: float | None, decimals: int) -> str:
+    return "-" if value is None else f"{value:.{decimals}f}"
+
+
+def _generated_figures(case: BenchCaseRecord) -> list[str]:
+    times = (case.ttft_median_ms, case.ttft_p99_ms, case.tpot_median_ms, case.tpot_p99_ms)
+    return [str(case.output_tokens), _figure(case.output_throughput, 2), *(_figure(value, 1) for value in times)]
+
+
+def _pooled_figures(case: BenchCaseRecord) -> list[str]:
+    found = (case.item_throughput, case.input_throughput, case.latency_median_ms, case.latency_p99_ms)
+    return [_figure(value, 1) for value in found]
+
+
+def _against(case: BenchCaseRecord, items: str) -> str:
     """Return how a measurement stands to the baseline, in words."""
     if case.state != "measured":
         return case.state
@@ -135,6 +158,8 @@ def _against(case: BenchCaseRecord) -> str:
     for title, name, now, then in (
         ("tokens/s", "output_throughput", case.output_throughput, case.baseline_output_throughput),
         ("TTFT", "ttft_median_ms", case.ttft_median_ms, case.baseline_ttft_median_ms),
+        (f"{items}/s", "item_throughput", case.item_throughput, case.baseline_item_throughput),
+        ("answer", "latency_median_ms", case.latency_median_ms, case.baseline_latency_median_ms),
     ):
         if now and then:
             parts.append(f"{title} {(now / then - 1) * 100:+.1f} %{' SLOWER' if name in case.slower else ''}")

@@ -13,6 +13,7 @@ from core.util import regular_file
 from sparkrack.serving.recipe import RecipeChoices, import_recipe, unit_name
 from sparkrack.serving.recipe_registry import named_source, read_file
 from sparkrack.serving.recipe_text import RecipeError
+from sparkrack.terminal.prompts import ask, has_terminal
 
 
 @click.command("import")
@@ -32,6 +33,10 @@ from sparkrack.serving.recipe_text import RecipeError
 @click.option("--context", type=click.IntRange(1), help="Tokens of the longest sequence.  [default: of the recipe]")
 @click.option("--sequences", type=click.IntRange(1), help="Sequences at once.  [default: of the recipe]")
 @click.option("--memory", type=float, metavar="SHARE", help="Share of a node, like 0.85.  [default: of the recipe]")
+@click.option("--kv", metavar="SIZE", help="Size of the cache of llama.cpp, like 20G.")
+@click.option(
+    "--gguf", multiple=True, metavar="FILE", help="File of the model for llama.cpp; again for the one of pictures."
+)
 @click.option("--nodes", metavar="NAMES", help="Nodes in rank order, like spark1,spark2.  [default: placeholders]")
 @click.option(
     "--files",
@@ -50,6 +55,8 @@ def import_unit(
     context: int | None,
     sequences: int | None,
     memory: float | None,
+    kv: str | None,
+    gguf: tuple[str, ...],
     nodes: str | None,
     folder: str,
     force: bool,
@@ -63,7 +70,8 @@ def import_unit(
     The recipe is a YAML file of sparkrun or of eugr/spark-vllm-docker, or its name in a registry: a folder, or a git
     URL. Only a URL is connected to. The whole recipe comes over, or it is refused with all that is missing and what to
     do about each. What has another place in rack.yaml is a warning on stderr. Mods and files of the recipe are written
-    to --files; run this in the folder of rack.yaml. What is printed is valid there, and has to be added by hand.
+    to --files; run this in the folder of rack.yaml. What is printed is valid there, and has to be added by hand. On a
+    terminal the reason of each entry of accept is asked for; without one it names the recipe.
 
     Exit 0, or 1 when the recipe does not come over whole; then nothing is written.
     """
@@ -74,14 +82,25 @@ def import_unit(
         with tempfile.TemporaryDirectory() as clones:
             source = named_source(recipe, registries, Path(clones))
             unit = name or unit_name(source.path.stem if source.path else recipe)
-            choices = RecipeChoices(unit, image, version, context, sequences, memory, chosen, folder.strip("/"))
-            found = import_recipe(read_file(source.path or Path(recipe)), choices, source)
+            files = folder.strip("/")
+            choices = RecipeChoices(unit, image, version, context, sequences, memory, chosen, files, kv, gguf)
+            text = read_file(source.path or Path(recipe))
+            found = import_recipe(text, choices, source, _ask_reason if has_terminal() else None)
     except RecipeError as error:
         raise click.ClickException(_refusal(recipe, error)) from None
     _write(found.files, force=force)
     for warning in found.warnings:
         click.echo(printable_line(f"warning: {recipe}: {warning}"), err=True)
     click.echo(found.yaml(), nl=False)
+
+
+def _ask_reason(key: str, usual: str) -> str:
+    """Ask why a unit has what no table and no mount has; what is typed stands in rack.yaml, where others read it."""
+    while True:
+        typed = ask(printable_line(f"{key}: why is it accepted?"), usual).strip()
+        if typed.isprintable() and typed:
+            return typed
+        click.echo("A reason is one line of text.", err=True)
 
 
 def _refusal(recipe: str, error: RecipeError) -> str:

@@ -24,6 +24,7 @@ from serving.engines.registry import ENGINES
 from serving.launch import api_address
 from serving.options import ServedUnit
 from serving.programs import COORDINATOR
+from sparkrack.serving.bench_pooled import PooledTool
 from sparkrack.serving.bench_record import BenchCaseRecord, Kind, ServeBenchRecord
 
 CALL_SECONDS = 3600
@@ -138,12 +139,13 @@ def _last(text: str) -> str:
     return printable_line(lines[-1][:300]) if lines else "no output"
 
 
-def bench_tool(unit: ServedUnit) -> BenchTool:
-    """Return the measuring tool of the engine of a unit. Raises BenchError where the engine has none, or its release
-    cannot be measured."""
+def bench_tool(unit: ServedUnit) -> BenchTool | PooledTool:
+    """Return what measures a unit. Raises BenchError where its engine, or the release of it, cannot be measured."""
     engine = ENGINES[unit.engine]
     if engine.bench is None:
         raise BenchError(f"{engine.title} has no measuring tool that this command knows")
+    if unit.kind == "embedding" or unit.kind == "score":
+        return PooledTool(unit.kind)
     if fault := engine.bench.fault(unit.version):
         raise BenchError(fault)
     return engine.bench
@@ -202,6 +204,7 @@ def measure(
         image=unit.image,
         image_id=running.image_id,
         kind=kind,
+        unit_kind=unit.kind,
         busy=state == "busy",
         cases=tuple(found),
     )
@@ -209,7 +212,7 @@ def measure(
 
 def _measure_case(
     head: UnitHead,
-    tool: BenchTool,
+    tool: BenchTool | PooledTool,
     target: BenchTarget,
     case: BenchCase,
     record: BenchCaseRecord,

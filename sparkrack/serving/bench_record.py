@@ -15,12 +15,16 @@ from core.util.paths import state_folder
 from core.util.records import Record, Text
 from serving.engines.bench_tool import BenchFigures
 from serving.options import EngineName
+from sparkrack.serving.bench_pooled import PooledFigures
 
 TOLERANCE = 0.05
 """Share by which a figure may be worse than the baseline."""
 MAX_RECORDS = 200
 """Records that are kept of a unit, without its baselines."""
 Kind = Literal["full", "quick"]
+ComparedFigure = Literal["output_throughput", "ttft_median_ms", "item_throughput", "latency_median_ms"]
+COMPARED: tuple[ComparedFigure, ...] = ("output_throughput", "ttft_median_ms", "item_throughput", "latency_median_ms")
+"""The figures that are compared with the baseline: of a throughput less is worse, of a time more."""
 _Figure = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -32,7 +36,9 @@ class BenchCaseRecord(Record):
     """One measurement. The figures are null unless it was measured.
 
     `state`: skipped is one that the unit cannot serve, or that comes after a failed one. `requests`: their number.
-    `slower`: the figures that are worse than those of the baseline by more than 5 %.
+    `item_throughput`: texts a second of a unit of kind embedding, pairs of query and document a second of one of kind
+    score; `input_throughput`: their tokens. `slower`: the figures that are worse than those of the baseline by more
+    than 5 %.
     """
 
     concurrency: int
@@ -46,11 +52,17 @@ class BenchCaseRecord(Record):
     ttft_p99_ms: _Figure | None = None
     tpot_median_ms: _Figure | None = None
     tpot_p99_ms: _Figure | None = None
+    item_throughput: _Figure | None = None
+    input_throughput: _Figure | None = None
+    latency_median_ms: _Figure | None = None
+    latency_p99_ms: _Figure | None = None
     baseline_output_throughput: _Figure | None = None
     baseline_ttft_median_ms: _Figure | None = None
-    slower: tuple[Literal["output_throughput", "ttft_median_ms"], ...] = ()
+    baseline_item_throughput: _Figure | None = None
+    baseline_latency_median_ms: _Figure | None = None
+    slower: tuple[ComparedFigure, ...] = ()
 
-    def with_figures(self, figures: BenchFigures) -> BenchCaseRecord:
+    def with_figures(self, figures: BenchFigures | PooledFigures) -> BenchCaseRecord:
         """Return the same measurement with what was measured."""
         return self.model_copy(update={"state": "measured", "reason": "", **vars(figures)})
 
@@ -73,8 +85,8 @@ class ServeBenchRecord(Record):
     """A measurement of a unit.
 
     `revision`: the git revision of the rack file, with `+` when something there is not committed; empty outside git.
-    `engine_version`, `image_id`: of the running container. `busy`: the unit computed for others at the beginning, or
-    shortly before. `saved`: it is the new baseline.
+    `engine_version`, `image_id`: of the running container. `unit_kind`: of the unit. `busy`: the unit computed for
+    others at the beginning, or shortly before. `saved`: it is the new baseline.
     """
 
     schema_: Literal["sparkrack.serve-bench/1"] = Field(
@@ -92,6 +104,7 @@ class ServeBenchRecord(Record):
     image: Text
     image_id: Text
     kind: Kind
+    unit_kind: Literal["chat", "completion", "embedding", "score"] = "chat"
     busy: bool
     saved: bool = False
     cases: tuple[BenchCaseRecord, ...]
@@ -153,7 +166,7 @@ def keep(record: ServeBenchRecord) -> Path:
 
 def compared(record: ServeBenchRecord, baseline: ServeBenchRecord | None) -> ServeBenchRecord:
     """Return a record with the figures of the baseline, and with what is slower."""
-    if baseline is None:
+    if baseline is None or baseline.unit_kind != record.unit_kind:
         return record
     known = {one.key: one for one in baseline.cases if one.state == "measured"}
     reference = BaselineReference(
@@ -169,18 +182,12 @@ def compared(record: ServeBenchRecord, baseline: ServeBenchRecord | None) -> Ser
 def _compared(case: BenchCaseRecord, before: BenchCaseRecord | None) -> BenchCaseRecord:
     if before is None:
         return case
-    return case.model_copy(
-        update={
-            "baseline_output_throughput": before.output_throughput,
-            "baseline_ttft_median_ms": before.ttft_median_ms,
-            "slower": tuple(_slower(case, before)),
-        }
-    )
+    then = {f"baseline_{name}": getattr(before, name) for name in COMPARED}
+    return case.model_copy(update={**then, "slower": tuple(_slower(case, before))})
 
 
-def _slower(case: BenchCaseRecord, before: BenchCaseRecord) -> Iterable[str]:
-    output, ttft = case.output_throughput, case.ttft_median_ms
-    if output and before.output_throughput and output < before.output_throughput * (1 - TOLERANCE):
-        yield "output_throughput"
-    if ttft and before.ttft_median_ms and ttft > before.ttft_median_ms * (1 + TOLERANCE):
-        yield "ttft_median_ms"
+def _slower(case: BenchCaseRecord, before: BenchCaseRecord) -> Iterable[ComparedFigure]:
+    for name in COMPARED:
+        now, then = getattr(case, name), getattr(before, name)
+        if now and then and (now > then * (1 + TOLERANCE) if name.endswith("_ms") else now < then * (1 - TOLERANCE)):
+            yield name

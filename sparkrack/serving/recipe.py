@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -19,7 +19,9 @@ from ruamel.yaml import YAML
 from core.model.errors import ConfigError, ConfigProblem, counted
 from core.model.loader import load
 from core.model.written_secrets import written_secret
+from serving.container_paths import INSIDE_MODELS
 from serving.engines.option_table import TITLES, Engine, table
+from sparkrack.serving import recipe_gguf
 from sparkrack.serving.recipe_before import INSIDE_RECIPE, SCRIPT, before_engine
 from sparkrack.serving.recipe_models import RecipeModels, is_hub_cache, is_hub_name, mounted_models, volume_paths
 from sparkrack.serving.recipe_options import RecipeOptions, proof_kind
@@ -37,6 +39,7 @@ from sparkrack.serving.recipe_text import (
 _RUNTIMES: Mapping[str, Engine] = {
     **dict.fromkeys(("vllm", "vllm-distributed", "vllm-ray", "eugr-vllm"), "vllm"),
     "sglang": "sglang",
+    "llama-cpp": "llama.cpp",
 }
 _RAY = ("vllm-ray", "eugr-vllm")
 _PROGRAMS: Mapping[tuple[str, ...], Engine] = {
@@ -44,6 +47,7 @@ _PROGRAMS: Mapping[tuple[str, ...], Engine] = {
     **{(python, "-m", "vllm.entrypoints.openai.api_server"): "vllm" for python in ("python", "python3")},
     ("sglang", "serve"): "sglang",
     **{(python, "-m", "sglang.launch_server"): "sglang" for python in ("python", "python3")},
+    ("llama-server",): "llama.cpp",
 }
 _READ = frozenset(
     {
@@ -61,6 +65,7 @@ _READ = frozenset(
         *("model_revision", "runtime", "runtime_version", "defaults", "env", "command", "min_nodes", "max_nodes"),
         *("mode", "solo_only", "cluster_only", "executor_config", "distribution_config", "benchmark", "builder"),
         *("mods", "pre_exec", "volumes", "draft_model", "build_args", "runtime_config", "builder_config"),
+        "mmproj",
     }
 )
 """Keys of a recipe that are converted, or do not change what is served."""
@@ -90,11 +95,15 @@ _DEFAULTS: Mapping[Engine, Mapping[str, str]] = {
 }
 """Options of the defaults of a recipe without a command, where a hyphen for each underscore is not enough."""
 _VERSION_IN_TAG = re.compile(r"(?<![\d.])v?(0\.\d+\.\d+(?:rc\d+|\.post\d+)?)(?![\d.])")
+_BUILD_IN_TAG = re.compile(r"(?<![A-Za-z0-9])(b\d{4,6})(?![A-Za-z0-9])")
 _TOKENS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM]?)")
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmMgG]?)")
 _SCALE = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30}
+_PORTS: Mapping[Engine, int] = {"sglang": 30000, "llama.cpp": 8080}
+"""Where an engine listens that is told nothing else; the others listen at 8000."""
 _STAND_IN = "registry.invalid/engine:1.0"
-"""The image by which a recipe without one is checked, so that all of what is missing is said at once."""
+_STAND_IN_FILE = "missing.gguf"
+"""The image and the file by which a recipe without them is checked, so that all of what is missing is said at once."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +111,9 @@ class RecipeChoices:
     """What a recipe does not say. None, or empty: taken from the recipe, where it is there.
 
     `image`: with a tag that stays, or a digest. `version`: of the engine in it. `context`: tokens of the longest
-    sequence. `sequences`: at once. `memory`: the share of a node that the engine takes. `nodes`: in rank order.
-    `folder`: for the files that the unit needs, in that of rack.yaml.
+    sequence. `sequences`: at once. `memory`: the share of a node that the engine takes. `kv`: the size of the cache of
+    llama.cpp. `gguf`: the file of the model for llama.cpp, or its first part, and its projector. `nodes`: in rank
+    order. `folder`: for the files that the unit needs, in that of rack.yaml.
     """
 
     name: str
@@ -114,6 +124,8 @@ class RecipeChoices:
     memory: float | None = None
     nodes: Sequence[str] = ()
     folder: str = ""
+    kv: str | None = None
+    gguf: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,7 @@ class ImportedUnit:
     """
 
     images: tuple[str, ...]
-    models: Mapping[str, Mapping[str, str]]
+    models: Mapping[str, Mapping[str, Any]]
     units: Mapping[str, Mapping[str, Any]]
     warnings: tuple[str, ...]
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -135,16 +147,24 @@ class ImportedUnit:
         return _dump({"images": list(self.images), "models": self.models, "serving": {"units": self.units}})
 
 
-def import_recipe(text: str, choices: RecipeChoices, source: RecipeSource | None = None) -> ImportedUnit:
+AskReason = Callable[[str, str], str]
+"""Returns why a unit has an option or a place that no table and no mount has, from its name and from what the recipe
+gives as the reason."""
+
+
+def import_recipe(
+    text: str, choices: RecipeChoices, source: RecipeSource | None = None, ask_reason: AskReason | None = None
+) -> ImportedUnit:
     """Return the unit of a recipe, which serves what the recipe serves. Raises RecipeError with all that is missing.
 
     Args:
         text: the recipe.
         choices: what the recipe does not say, or what is to be otherwise.
         source: where it stands: its mods and files are looked for there. None: it has none.
+        ask_reason: asks for the reason of each entry of `accept`, when all else comes over. None: it names the recipe.
     """
     recipe, repeated = read_recipe(text)
-    return _Import(recipe, choices, source or RecipeSource(), repeated).run()
+    return _Import(recipe, choices, source or RecipeSource(), repeated).run(ask_reason)
 
 
 def unit_name(stem: str) -> str:
@@ -162,6 +182,8 @@ class _Import:
         self.notes = RecipeNotes([*repeated])
         self.defaults = self._mapping("defaults")
         self.main = str(recipe["model"]) if recipe.get("model") else ""
+        if recipe.get("runtime") == "llama-cpp" and "max_model_len" in self.defaults and recipe.get("command"):
+            self.defaults.setdefault("ctx_size", self.defaults["max_model_len"])
         self.env: dict[str, str] = {}
         self.options = RecipeOptions(
             self.notes, choices.name, choices.memory is not None, ray=recipe.get("runtime") in _RAY
@@ -173,7 +195,7 @@ class _Import:
             raise RecipeError(f"{key} is not a mapping; give a recipe of sparkrun or of spark-vllm-docker")
         return {str(name): one for name, one in value.items()}
 
-    def run(self) -> ImportedUnit:
+    def run(self, ask_reason: AskReason | None = None) -> ImportedUnit:
         """Return the unit. Raises RecipeError with all that is missing."""
         self._keys()
         image = self._image()
@@ -182,10 +204,15 @@ class _Import:
         self._environment(self._mapping("env"))
         taken = self.options
         taken.take(kind, version, argv)
+        quant = self._quant() if kind == "llama.cpp" else ""
         models = self._models()
         model = models.add_served(taken.served, str(self.recipe.get("model_revision") or "") or taken.revision)
-        # Without the option an engine is called by its model as the command has it, and a unit by its model's name.
-        taken.args.setdefault("served-model-name", taken.served or self.main or model)
+        gguf = ""
+        if kind == "llama.cpp":
+            model, gguf = self._gguf(models, model, quant)
+        else:
+            # Without the option an engine is called by its model as the command has it, a unit by its model's name.
+            taken.args.setdefault("served-model-name", taken.served or self.main or model)
         self._further_models(models)
         before = before_engine(self._mods(), entries(self.recipe.get("pre_exec")), self._fill, self.source)
         for problem in before.problems:
@@ -193,7 +220,13 @@ class _Import:
         models.put_in_container(taken.args, self.env, before)
         for key, what in taken.unknown_to(kind, version):
             models.accept.setdefault(key, f"{self.source.title} gives it to its image; by the table it {what}")
-        proof = proof_kind(taken.computed, taken.args, f"{taken.served} {self.main}")
+        if kind == "llama.cpp":
+            for name, entry in models.entries.items():
+                if wanted := recipe_gguf.fetched(name, gguf if name == model else "", taken.args):
+                    entry["files"] = wanted
+        # llama-server computes what its options say, whatever the model is called.
+        called = f"{taken.served} {self.main}" if kind != "llama.cpp" else ""
+        proof = proof_kind(taken.computed, taken.args, called)
         if proof != "chat" and (taken.computed == "pooling" or proof_kind(taken.computed, taken.args, "") != proof):
             self.notes.warn(
                 f"kind: {proof} is written, by the name of the model; write the other one where it is wrong"
@@ -208,17 +241,18 @@ class _Import:
             "version": version,
             "image": image,
             "model": model,
+            **({"gguf": gguf or _STAND_IN_FILE} if kind == "llama.cpp" else {}),
             **({"also": also} if also else {}),
             **({"files": {INSIDE_RECIPE: folder}} if files else {}),
             **({"before": ["bash", f"{INSIDE_RECIPE}/{SCRIPT}"]} if before.steps else {}),
             "nodes": names,
-            "parallel": taken.parallel,
+            **({} if kind == "llama.cpp" else {"parallel": taken.parallel}),
             "context": self._context(),
             "sequences": self._sequences(kind),
             **self._memory(kind),
             "args": taken.args,
             "env": self.env,
-            "api": {"port": 30000 if kind == "sglang" else 8000, **taken.api},
+            "api": {"port": _PORTS.get(kind, 8000), **taken.api},
             **{key: taken.keys[key] for key in ("drain",) if key in taken.keys},
             **self._shared_memory(),
             "accept": models.accept,
@@ -230,6 +264,10 @@ class _Import:
                 del unit[section]
         if self.notes.problems:
             raise RecipeError(*self.notes.problems)
+        if ask_reason:
+            for key, reason in models.accept.items():
+                section = next((one for one in ("args", "env") if key in unit.get(one, {})), "accept")
+                models.accept[key] = ask_reason(f"{section}.{key}", reason)
         return replace(found, warnings=tuple(self.notes.warnings))
 
     def _keys(self) -> None:
@@ -264,7 +302,9 @@ class _Import:
         for name, value in values.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
             if written_secret(name, text, variable=True) is not None:
-                where = "api.key" if name in ("VLLM_API_KEY", "SGLANG_API_KEY") else "models.NAME.token"
+                where = (
+                    "api.key" if name in ("VLLM_API_KEY", "SGLANG_API_KEY", "LLAMA_API_KEY") else "models.NAME.token"
+                )
                 self.notes.warn(f"env.{name}: left out: a secret is written as a reference, at {where}")
             elif "$" in text:
                 self.notes.missing(
@@ -278,10 +318,16 @@ class _Import:
     def _command(self) -> tuple[Engine, list[str]]:
         runtime = str(self.recipe.get("runtime") or "")
         if runtime and runtime not in _RUNTIMES:
-            self._refuse(f"runtime {runtime}: is not an engine that is imported; vllm, vllm-ray and sglang are")
+            self._refuse(
+                f"runtime {runtime}: is not an engine that is imported; vllm, vllm-ray, sglang and llama-cpp are"
+            )
         if not self.recipe.get("command"):
             if not runtime:
                 self._refuse("has neither a command nor a runtime; add one to a copy of the recipe")
+            if _RUNTIMES[runtime] == "llama.cpp":
+                known = table("llama.cpp").of(list(table("llama.cpp").releases)[-1])
+                words = recipe_gguf.default_options(self.defaults, self.main, known, self.notes)
+                return "llama.cpp", [self._fill(word) for word in words]
             return _RUNTIMES[runtime], list(self._default_options(_RUNTIMES[runtime]))
         command = self._fill(str(self.recipe["command"]))
         if any(line.startswith("command: {") for line in self.notes.problems):
@@ -299,7 +345,9 @@ class _Import:
                 return kind, words[len(program) :]
         if not found.problems:
             what = " ".join(words[:2]) or "is empty"
-            self.notes.missing(f"command: {what}: is not an engine that is imported; vllm, vllm-ray and sglang are")
+            self.notes.missing(
+                f"command: {what}: is not an engine that is imported; vllm, vllm-ray, sglang and llama-cpp are"
+            )
         raise RecipeError(*self.notes.problems)
 
     def _refuse(self, problem: str) -> NoReturn:
@@ -317,7 +365,7 @@ class _Import:
         """Return the version; where it is missing the newest one, by which the rest is judged."""
         known = list(table(kind).releases)
         tag = image.rpartition(":")[2] if ":" in image.rpartition("/")[2] else ""
-        in_tag = _VERSION_IN_TAG.search(tag)
+        in_tag = (_BUILD_IN_TAG if kind == "llama.cpp" else _VERSION_IN_TAG).search(tag)
         version = self.choices.version or str(self.recipe.get("runtime_version") or "") or (in_tag[1] if in_tag else "")
         what = f"the recipe does not say which {TITLES[kind]} is in its image"
         try:
@@ -341,6 +389,36 @@ class _Import:
                     "at files of the unit, and remove this from a copy of the recipe"
                 )
         return RecipeModels(self.notes, self.source, self.main, mounted)
+
+    def _quant(self) -> str:
+        """Return what chooses the file of the model on the hub, and leave the name of the model alone."""
+        taken = self.options
+        named, quant = recipe_gguf.hub_name(taken.served or self.main)
+        taken.served = named if taken.served else ""
+        self.main = recipe_gguf.hub_name(self.main)[0]
+        recipe_gguf.check_nodes(self.recipe, self.defaults, self.notes)
+        taken.keys["context"] = recipe_gguf.context(
+            str(taken.keys.get("context", "")),
+            int(taken.keys.get("sequences", 0)),
+            taken.args.get("kv-unified") is True,
+            self.notes,
+        )
+        return quant
+
+    def _gguf(self, models: RecipeModels, model: str, quant: str) -> tuple[str, str]:
+        """Return the name of the model of llama.cpp, by which clients ask for it, and its file."""
+        taken = self.options
+        if found := models.repository(taken.served):
+            taken.keys.setdefault("gguf", found[2].lstrip("/"))
+        asked = str(taken.keys.pop("alias", "") or self.defaults.get("served_model_name") or "")
+        model = models.rename(model, asked) if asked else model
+        if asked != model:
+            called = asked or "the file of its model"
+            self.notes.warn(
+                f"alias: clients that asked for {called} find it as {model}; llama-server answers to any name"
+            )
+        inside, projector = f"{INSIDE_MODELS}/{model}", self.recipe.get("mmproj")
+        return model, recipe_gguf.put_files(self.choices.gguf, quant, inside, taken, self.notes, recipe=projector)
 
     def _further_models(self, models: RecipeModels) -> None:
         declared = self._mapping("distribution_config").get("models")
@@ -401,6 +479,17 @@ class _Import:
 
     def _memory(self, kind: Engine) -> dict[str, Any]:
         share, size = self.options.keys.pop("memory", None), self.options.keys.pop("kv", None)
+        if kind == "llama.cpp":
+            if self.choices.memory is not None:
+                self.notes.missing("memory: llama.cpp takes no share of a node; leave --memory out, and give --kv")
+            if self.choices.kv is None:
+                self.notes.missing(
+                    "kv: llama.cpp does not say how large its cache is before it starts; give --kv, the `KV buffer "
+                    "size` in its log, or what its context takes"
+                )
+            return {"kv": self.choices.kv or "1G"}
+        if self.choices.kv is not None:
+            self.notes.missing("kv: --kv is for llama.cpp; leave it out, and write kv into rack.yaml")
         if size is not None and kind == "vllm":
             return self._cache(str(size))
         if self.choices.memory is not None:
@@ -437,7 +526,7 @@ class _Import:
             line = f"{problem.what}; {problem.right}"
             if any(known.startswith(f"{where}: ") for known in self.notes.problems):
                 continue
-            if section == "env" and key in unit["env"]:
+            if section == "env" and key in unit["env"] and not key.startswith("LLAMA_ARG_"):
                 del unit["env"][key]
                 self.notes.warn(f"{where}: left out: {line}")
             elif where == "api.port":

@@ -20,6 +20,7 @@ _HUB_CACHE = re.compile(r"/.*/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{
 _CACHE_FOLDER = re.compile(r"(/root/\.cache|/cache)/huggingface(/.*)?")
 """Places at which sparkrun and eugr mount the author's cache of the hub: no image has what lies there."""
 _LONGEST_NAME = 63
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{_LONGEST_NAME - 1}}}")
 
 
 @dataclass
@@ -33,7 +34,7 @@ class RecipeModels:
     source: RecipeSource
     main: str
     mounted: Mapping[str, str]
-    entries: dict[str, dict[str, str]] = field(default_factory=dict)
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
     accept: dict[str, str] = field(default_factory=dict)
 
     def add(self, source: str, revision: str = "") -> str:
@@ -51,6 +52,13 @@ class RecipeModels:
         name = next((one for one in names if one not in self.entries), names[0][:-1] + "2")
         self.entries[name] = {"source": source, **({"revision": revision} if revision else {})}
         return name
+
+    def rename(self, name: str, asked: str) -> str:
+        """Give a model the name by which clients ask for it, where rack.yaml can have it; return the name it has."""
+        if asked in self.entries or not _NAME.fullmatch(asked):
+            return name
+        self.entries = {asked if old == name else old: entry for old, entry in self.entries.items()}
+        return asked
 
     def add_served(self, served: str, revision: str) -> str:
         """Return the name of the model that is served: the one of the command, else that of the recipe."""
@@ -88,7 +96,7 @@ class RecipeModels:
             read = {*read_places(key, value)}
             revision = str(value.get("revision") or "") if isinstance(value, Mapping) else ""
             for place in named_places(key, value):
-                if new := self._place(f"args.{key}", place, revision, before, place in read):
+                if new := self._place(f"args.{key}", place, revision, before, place in read or place.endswith(".gguf")):
                     args[key] = replaced_place(args[key], place, new)
         for key, text in list(env.items()):
             for place in variable_places(key, text):
@@ -98,6 +106,8 @@ class RecipeModels:
     def _place(self, where: str, place: str, revision: str, before: BeforeEngine, read: bool) -> str:
         """Return the place in the container that stands for one of the recipe; empty where it stays as it is."""
         key = where.partition(".")[2]
+        if any(place.startswith(f"{INSIDE_MODELS}/{name}/") for name in self.entries):
+            return ""
         if read and (found := self.repository(place)):
             name, at, rest = found
             return f"{INSIDE_MODELS}/{self.add(name, revision or at)}{rest}"

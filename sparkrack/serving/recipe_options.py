@@ -11,6 +11,7 @@ from typing import Any, Literal
 from serving.engines.command_line import judge, split_options
 from serving.engines.memory_fit import MEMORY_GIB
 from serving.engines.option_table import Engine, EngineOption, table
+from serving.engines.registry import KINDS
 from sparkrack.serving.recipe_text import RecipeNotes, json_or_text
 
 _LAUNCHED = frozenset(
@@ -19,6 +20,13 @@ _LAUNCHED = frozenset(
 """Options that sparkrack sets from the nodes of the unit."""
 _WATCHED = frozenset(["enable-metrics", "disable-log-stats"])
 """Options about the metrics by which sparkrack tells an engine that computes from one that hangs."""
+_SET_FOR_LLAMA = frozenset(
+    (
+        *("mmap", "no-mmap", "mlock", "load-mode", "direct-io", "fit", "fit-target", "fit-ctx", "cache-ram", "metrics"),
+        *("no-ui", "no-webui", "reuse-port", "sleep-idle-seconds"),
+    )
+)
+"""Options of llama-server that sparkrack sets, and that change nothing of what it answers."""
 _COMPUTED = frozenset(["auto", "generate", "pooling", "embed", "embedding", "score", "classify", "is-embedding"])
 """What `--runner`, `--task` and `--is-embedding` may say for a unit."""
 _EMBEDS = re.compile(r"(^|[^a-z])(embed|embedding|e5|bge|gte)([^a-z]|$)", re.IGNORECASE)
@@ -30,15 +38,16 @@ _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?")
 class RecipeOptions:
     """What a command line has, by the keys of a unit.
 
-    `name`: of the unit. `share_is_chosen`: whether its share of the memory is not that of the recipe. `keys`: context,
-    sequences, memory and kv as they are written. `served`: the model that the command names. `computed`: what
-    the engine is told to compute.
+    `name`: of the unit. `family`: the engine. `share_is_chosen`: whether its share of the memory is not that of the
+    recipe. `keys`: context, sequences, memory and kv as they are written. `served`: the model that the command
+    names. `computed`: what the engine is told to compute.
     """
 
     notes: RecipeNotes
     name: str
     share_is_chosen: bool = False
     ray: bool = False
+    family: Engine = ""
     args: dict[str, Any] = field(default_factory=dict)
     parallel: dict[str, Any] = field(default_factory=lambda: {"tensor": 1, "pipeline": 1})
     api: dict[str, Any] = field(default_factory=dict)
@@ -56,7 +65,9 @@ class RecipeOptions:
             argv: what follows the program.
         """
         options = table(kind).of(table(kind).judging(version) or "")
-        words = [word.replace(part, full, 1) for word in argv for part, full in (_spelled(options, word),)]
+        self.family = kind
+        spelled = _spelled if KINDS[kind].syntax.equals else _hyphened
+        words = [word.replace(part, full, 1) for word in argv for part, full in (spelled(options, word),)]
         if words and not words[0].startswith("-"):
             self.served = words.pop(0)
         for name, path, values in _unknown_values(split_options(kind, options, words), options):
@@ -69,7 +80,9 @@ class RecipeOptions:
             elif not values and option.count not in (0, "?", "*"):
                 self.notes.missing(f"command: {name} has no value; correct a copy of the recipe")
             else:
-                long = _long(options, name, option)
+                # llama-server's table does not tell each name that turns an option off from those that turn it on.
+                kept = kind == "llama.cpp" and name.startswith("--") and name in options
+                long = name if kept else _long(options, name, option)
                 if name not in options and option.count != 0:
                     self.notes.warn(f"{name}: is called {long} in this release")
                 self._option(long, option, path.removeprefix("."), values, options)
@@ -77,6 +90,9 @@ class RecipeOptions:
     def _unknown(self, name: str, path: str, values: list[str]) -> None:
         """Take an option that the release does not have; `accept` then gives the reason why the image has it."""
         key = name.lstrip("-").replace("_", "-").lower()
+        if self.family == "llama.cpp" and key in _SET_FOR_LLAMA:
+            self._llama_argument(f"--{key}", key, values[0] if values else "")
+            return
         if key == "gpu-memory-utilization-gb" and values and _NUMBER.fullmatch(values[0]):
             if self.share_is_chosen:
                 self.notes.warn(f"{name}: {values[0]} is replaced by --memory")
@@ -94,9 +110,9 @@ class RecipeOptions:
         self, name: str, option: EngineOption, path: str, values: list[str], options: Mapping[str, EngineOption]
     ) -> None:
         value = values[0] if values else ""
-        if not self._owned(name, value):
+        if not (self._llama_argument(name, option.dest, value) if self._is_llama(option) else self._owned(name, value)):
             return
-        key = name.removeprefix("--")
+        key = "n-gpu-layers" if option.dest == "gpu-layers" else name.removeprefix("--")
         taken: Any
         if path:
             self._nested(key, path, value)
@@ -127,6 +143,42 @@ class RecipeOptions:
             )
             return
         place[last] = json_or_text(value)
+
+    def _is_llama(self, option: EngineOption) -> bool:
+        """Return whether an option means what it means to llama-server alone."""
+        return self.family == "llama.cpp" and option.dest not in ("host", "port", "api-key", "hf-token", "model")
+
+    def _llama_argument(self, name: str, dest: str, value: str) -> bool:
+        """Return what `_owned` returns, for an option of llama-server, whose names with one `dest` are one option."""
+        match dest:
+            case "hf-repo":
+                self.served = value
+            case "hf-file":
+                self.keys["gguf"] = value
+            case "ctx-size":
+                self.keys["context"] = value
+            case "parallel":
+                # -1 leaves it to the server.
+                self.keys["sequences"] = max(0, self._number(name, value))
+            case "alias":
+                # Several are one model to clients; a model of rack.yaml has one name.
+                self.keys["alias"] = value.partition(",")[0]
+            case "embedding":
+                self.computed = "embed"
+            case "rerank":
+                self.computed = "score"
+            case "spec-draft-hf":
+                self.notes.missing(
+                    f"command: {name} {value}: names a draft without its file; leave it out of a copy of the recipe, "
+                    "and write the draft at models and also, and its file at args.spec-draft-model"
+                )
+            case _ if {dest, name.removeprefix("--")} & _SET_FOR_LLAMA:
+                if name not in ("--no-mmap", "--metrics", "--no-ui", "--no-webui"):
+                    what = KINDS["llama.cpp"].owned.get(dest, "is set for each unit")
+                    self.notes.warn(f"{name}: left out: {what}")
+            case _:
+                return True
+        return False
 
     def _owned(self, name: str, value: str) -> bool:
         """Take an option that another key of the unit stands for; return whether it belongs into `args` instead."""
@@ -200,6 +252,8 @@ class RecipeOptions:
         for key, value in self.args.items():
             if isinstance(value, bool):
                 argv += [f"--{key}"] if value else []
+            elif not KINDS[kind].syntax.equals and not isinstance(value, list):
+                argv += [f"--{key}", str(value)]
             elif isinstance(value, list) and not (known.get(f"--{key}") and known[f"--{key}"].takes_json):
                 argv += [f"--{key}", *map(str, value)]
             else:
@@ -248,6 +302,11 @@ def _spelled(options: Mapping[str, EngineOption], word: str) -> tuple[str, str]:
         return written, written
     near = [other for other in options if other.startswith(name)]
     return written, near[0] if len({options[other].dest for other in near}) == 1 else written
+
+
+def _hyphened(_: Mapping[str, EngineOption], word: str) -> tuple[str, str]:
+    """Return the name in a word as it is written, and as llama-server reads it: it takes no abbreviation."""
+    return word, "--" + word[2:].replace("_", "-") if word.startswith("--") else word
 
 
 def _long(options: Mapping[str, EngineOption], name: str, option: EngineOption) -> str:

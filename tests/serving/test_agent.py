@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -679,6 +681,27 @@ def test_an_order_has_its_generation_and_what_else_is_desired(lone: LoneAgent, m
     assert lone.agent._network == "IB"
     given |= {"hang": 1, "anyway": "yes"}
     assert lone.agent._ask(1.5) == ("stop", 7, False, False)
+
+
+def test_systemd_hears_that_an_agent_goes_on_before_the_slow_search_of_a_log(
+    lone: LoneAgent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The search may take as long as the watchdog of the service waits."""
+    lone.journal.write_text("exit 0")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(0)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+
+        def ask(*_: object) -> dict[str, Any]:
+            with contextlib.suppress(BlockingIOError):
+                while systemd.recv(100):
+                    """What was heard before the answer."""
+            return {"order": "run", "generation": 1, "witness": True}
+
+        monkeypatch.setattr(serve_agent, "ask", ask)
+        lone.agent._ask(1.0)
+        assert systemd.recv(100) == b"WATCHDOG=1"
 
 
 # Its boots, and its program

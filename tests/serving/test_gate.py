@@ -595,3 +595,17 @@ def test_a_command_that_does_not_answer_is_killed() -> None:
     with pytest.raises(serve_gate_command.GateError, match=r"`sleep 60` has not answered within 0\.1 s"):
         question.answer()
     assert question._process.wait(120) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        ("docker", "look at `systemctl status docker`"),
+        ("ib_write_bw", "`sparkrack verify --only rdma --bandwidth` names the cause"),
+        ("/usr/bin/nvidia-smi", "restart the node"),
+        ("/usr/local/lib/sparkrack/serve/serve_cuda.py", "restart the node"),
+        ("ss", "look at `journalctl -b -p err`"),
+    ],
+)
+def test_each_program_that_fails_has_its_remedy(program: str, expected: str) -> None:
+    assert serve_gate_command.remedy(program) == expected

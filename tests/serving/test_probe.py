@@ -78,6 +78,13 @@ def api(tmp_path: Path) -> Iterator[ProbedApi]:
     made.server.server_close()
 
 
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"data": [{}]}', b'{"data": 4}'])
+def test_a_server_that_lists_no_models_is_not_the_engine(api: ProbedApi, body: bytes) -> None:
+    api.answers("/v1/models", 200, body)
+    with pytest.raises(serve_probe.OwnFaultError, match=r"^/v1/models has no model, expected qwen3$"):
+        serve_probe.check_name(api.unit, api.request())
+
+
 def test_a_request_has_its_key_and_its_body(api: ProbedApi) -> None:
     api.answers("/v1/completions", 200, json.dumps({"choices": [{"text": "4"}]}).encode())
     api.answers("/metrics", 200, b"")

@@ -170,6 +170,7 @@ def test_the_record_that_is_kept_is_what_json_prints(head: Head) -> None:
         "image": "nvcr.io/nvidia/vllm:26.04-py3",
         "image_id": IMAGE_ID,
         "kind": "quick",
+        "unit_kind": "chat",
         "busy": False,
         "saved": False,
         "baseline": None,
@@ -358,7 +359,10 @@ def test_the_address_is_that_where_the_head_listens(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("keys", "reason"),
     [
-        ({"kind": "embedding"}, "unit qwen has kind: embedding, and what is measured is how an engine generates text"),
+        (
+            {"kind": "embedding", "context": 128},
+            "unit qwen can serve no measurement: 1 x 128 tokens needs a context of 160",
+        ),
         ({"context": 512}, "unit qwen can serve no measurement: 1 x 1024 tokens needs a context of 1536 tokens"),
         ({"version": "0.10.2", "nodes": ["n0"], "parallel": None}, "its tool sends a prompt twice"),
     ],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from sparkrack.cli.main import sparkrack
+from tests.unit.cli.cli_fixtures import SPARKRACK
 from tests.unit.serving.test_recipe import EUGR, IMAGE
 
 
@@ -30,6 +34,8 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+FORKED = EUGR.replace("--max_num_seqs 4", "--max_num_seqs 4 --fork-kernel fast --fork-depth 2")
+"""A recipe with two options that no release has."""
 GIVEN = ("--version", "0.21.0", "--image", IMAGE, "--nodes", "n3, n1", "--context", "4096")
 
 
@@ -109,3 +115,63 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         found = imported(tmp_path / name)
         assert (found.exit_code, found.stdout) == (1, "")
         assert "cannot be read: " in found.stderr
+
+
+def answered(recipe: Path, *answers: tuple[str, str]) -> tuple[str, str]:
+    """What is printed, and what the terminal shows, when each question is answered once it is there."""
+    screen, terminal = pty.openpty()
+    words = [SPARKRACK, "serve", "import", str(recipe), *GIVEN]
+    asking = subprocess.Popen(words, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal, text=True)
+    os.close(terminal)
+    seen = ""
+    try:
+        for question, answer in answers:
+            before = len(seen)
+            while question not in seen[before:] or not seen.endswith("]: "):
+                seen += os.read(screen, 4096).decode()
+            os.write(screen, f"{answer}\n".encode())
+        assert asking.stdout
+        return asking.stdout.read(), seen
+    finally:
+        asking.kill()
+        asking.wait()
+        os.close(screen)
+
+
+def test_on_a_terminal_the_reason_of_each_option_is_asked_for_and_stands_as_it_was_typed(registry: Path) -> None:
+    path = registry / "recipes/forked.yaml"
+    path.write_text(FORKED)
+    printed, seen = answered(
+        path,
+        ("args.fork-kernel: why is it accepted?", "   "),
+        ("args.fork-kernel: why is it accepted?", "measured: 12 % faster"),
+        ("args.fork-depth: why is it accepted?", ""),
+    )
+    accept = YAML(typ="safe", pure=True).load(printed)["serving"]["units"]["forked"]["accept"]
+    assert accept["fork-kernel"] == "measured: 12 % faster"
+    assert "gives it to its image; by the table it" in accept["fork-depth"]
+    assert "A reason is one line of text." in seen
+
+
+def test_without_a_terminal_nothing_is_asked_and_the_reason_names_the_recipe(registry: Path) -> None:
+    path = registry / "recipes/forked.yaml"
+    path.write_text(FORKED)
+    found = imported(path, *GIVEN)
+    assert found.exit_code == 0, found.output
+    accept = YAML(typ="safe", pure=True).load(found.stdout)["serving"]["units"]["forked"]["accept"]
+    assert all("gives it to its image; by the table it" in reason for reason in accept.values())
+    assert list(accept) == ["fork-kernel", "fork-depth"]
+    assert "why is it accepted" not in found.output
+
+
+def test_nothing_is_asked_where_the_recipe_is_refused(registry: Path) -> None:
+    path = registry / "recipes/forked.yaml"
+    path.write_text(FORKED + "post_exec: [x]\n")
+    screen, terminal = pty.openpty()
+    words = [SPARKRACK, "serve", "import", str(path), *GIVEN]
+    done = subprocess.run(words, stdin=terminal, capture_output=True, text=True, check=False, timeout=300)
+    os.close(terminal)
+    os.close(screen)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "post_exec: nothing runs after a start" in done.stderr
+    assert "why is it accepted" not in done.stderr

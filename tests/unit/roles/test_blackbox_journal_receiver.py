@@ -300,6 +300,46 @@ def test_one_address_cannot_take_all_connections(site: Site) -> None:
     assert "timed out" not in site.log, "the sender waited for the handshakes of the others"
 
 
+RECEIVE = """
+import runpy, socket, sys
+from pathlib import Path
+program, run = sys.argv[1:]
+module = runpy.run_path(program)
+server = socket.create_server(("127.0.0.1", 0), backlog=64)
+print(server.getsockname()[1], flush=True)
+names = {f"127.0.0.{number}": "spark1" for number in range(2, 12)}
+module["Receiver"](None, names, Path(run)).serve(server)
+"""
+"""The receiver without its writers."""
+
+
+def test_sixty_four_connections_are_held_and_the_next_one_waits_for_an_end(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        writer = stack.enter_context(socket.socket(socket.AF_UNIX))
+        writer.bind(str(tmp_path / "spark1.sock"))
+        writer.listen(128)
+        writer.settimeout(LIMIT)
+        words = [sys.executable, "-I", "-c", RECEIVE, PROGRAM, str(tmp_path)]
+        with (tmp_path / "log").open("w") as log:
+            receiver = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
+        stack.callback(receiver.wait, LIMIT)
+        stack.callback(receiver.kill)
+        assert receiver.stdout
+        port = int(receiver.stdout.readline())
+        senders = [stack.enter_context(socket.socket()) for _ in range(65)]
+        for number, sender in enumerate(senders):
+            sender.bind((f"127.0.0.{2 + number // 8}", 0))
+            sender.connect((HERE, port))
+        held = [stack.enter_context(writer.accept()[0]) for _ in range(64)]
+        writer.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            writer.accept()
+        senders[0].close()
+        writer.settimeout(LIMIT)
+        stack.enter_context(writer.accept()[0])
+        assert len(held) == 64
+
+
 def test_the_oldest_files_of_a_sender_are_removed(tmp_path: Path) -> None:
     names: dict[str, object] = {"__name__": "journal_receiver"}
     exec(compile(Path(PROGRAM).read_text(), PROGRAM, "exec"), names)  # noqa: S102

@@ -253,6 +253,14 @@ def test_an_address_that_the_node_does_not_have_is_one_line(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (1, "192.0.2.1:6666: Cannot assign requested address\n")
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-I", str(FILES / "netconsole_receiver.py"), "--listen=127.0.0.1:0"]
+    command += ["--sender=spark1=127.0.0.1", f"--folder={tmp_path}/file/received", "--limit=1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stderr) == (1, f"{tmp_path}/file/received: Not a directory\n")
+
+
 def test_a_file_that_cannot_be_written_ends_the_receiver_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "received").mkdir()
     (tmp_path / "received/spark1.log").symlink_to("/dev/full")

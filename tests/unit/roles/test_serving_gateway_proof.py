@@ -3,11 +3,13 @@ answers is in tests/serving/test_gateway.py."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +18,8 @@ from core.verify.reporter import NOTE, CheckReporter, properties_named
 from serving import gateway as gateway
 from serving import gateway_router as gateway_router
 from serving import verify
-from serving.options import gateway_of
+from serving.desired import served_name
+from serving.options import gateway_of, served_units
 from tests.unit.model.serving_racks import loaded, text, unit
 from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles.checked_node import Check, reported
@@ -146,3 +149,32 @@ def test_a_gateway_whose_keys_cannot_be_read_fails(tmp_path: Path, closed_port: 
     Path(f"{node(tmp_path, found)}{gateway.KEYS}").unlink()
     (said,) = reported(verify.test_the_gateway_answers_for_each_unit, tmp_path, found)
     assert said.startswith("n0: FileNotFoundError: ")
+
+
+RIGHT = {"without a key": 401, "with another key": 401, "for its metrics": 404}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "passes"),
+    [
+        (200, '{"choices": []}', True),
+        (200, "<html>", False),
+        (500, '{"choices": []}', False),
+        (503, "", False),
+    ],
+)
+@pytest.mark.parametrize("how", ["directly", "by its model"])
+def test_an_answer_through_the_gateway_has_the_status_and_what_was_asked_for(
+    status: int, body: str, passes: bool, how: str
+) -> None:
+    found = rack()
+    good = [200, '{"choices": []}']
+    models = json.dumps({"data": [{"id": served_name(served_units(found)["one"])}]})
+    answers = {"directly": good, "by its model": good, **RIGHT, how: [status, body]}
+    shown = json.dumps({"certificate": True, "models": [200, models], "one": answers})
+    machine = SimpleNamespace(run=lambda _: SimpleNamespace(rc=0, stdout=shown, stderr=""))
+    reporter = CheckReporter([])
+    with (
+        nullcontext() if passes else pytest.raises(AssertionError, match=f"of unit one {how} has HTTP status {status}")
+    ):
+        verify.test_the_gateway_answers_for_each_unit(found.nodes["n0"], machine, found, reporter)

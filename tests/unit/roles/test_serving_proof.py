@@ -15,9 +15,11 @@ from typing import Any, ClassVar
 
 import pytest
 
+from core.model.lock_file import lock_path
 from core.verify.reporter import CheckReporter
 from serving import verify
-from serving.options import serving_of
+from serving.allowed_addresses import rank_sources
+from serving.options import served_units, serving_of
 from tests.unit.model.serving_racks import unit
 from tests.unit.ops.shells import stand_in
 from tests.unit.roles.serving_nodes import ETC, ServingNode, ServingWorld
@@ -355,3 +357,44 @@ def test_an_engine_that_is_open(world: ServingWorld, engine: type[Api]) -> None:
     (found,) = failures(world)
     assert "without the key /v1/models has HTTP status 200, wanted 401" in found
     assert "with another key /v1/models has HTTP status 200, wanted 401" in found
+
+
+@pytest.mark.parametrize(
+    ("failing", "line"),
+    [
+        ("python3", "n0: sparkrack-one.slice: bpf: not permitted"),
+        ("systemctl", "n0: Failed to connect to bus"),
+        ("", ""),
+    ],
+)
+def test_a_kernel_that_cannot_be_asked_whom_it_lets_reach_a_rank_is_a_fault(
+    world: ServingWorld, failing: str, line: str
+) -> None:
+    allowed = ["127.0.0.0/8", "::1/128", *map(str, rank_sources(world.rack, served_units(world.rack)["one"], "n0"))]
+    shown = f"IPAddressAllow={' '.join(allowed)}\nIPAddressDeny=0.0.0.0/0 ::/0\n"
+    errors = {"systemctl": "Failed to connect to bus", "python3": "Traceback\nbpf: not permitted"}
+
+    def run(command: str) -> SimpleNamespace:
+        program = command.split()[0]
+        if program == failing:
+            return SimpleNamespace(rc=1, stdout="", stderr=errors[program])
+        return SimpleNamespace(rc=0, stdout=shown if program == "systemctl" else "1 /\n", stderr="")
+
+    def check() -> None:
+        machine = SimpleNamespace(run=run)
+        verify.test_the_kernel_closes_each_rank_to_other_machines(
+            world.rack.nodes["n0"], machine, world.rack, CheckReporter([])
+        )
+
+    if not failing:
+        check()
+        return
+    with pytest.raises(AssertionError) as caught:
+        check()
+    assert str(caught.value).splitlines()[0] == line
+
+
+def test_what_the_lock_file_lacks_is_the_reason_why_no_file_can_be_judged(world: ServingWorld) -> None:
+    lock_path(world.rack.source).unlink()
+    found = failures(world)
+    assert any(line.startswith("n0: ") and "lock file" in line for line in found), found

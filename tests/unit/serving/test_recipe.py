@@ -308,9 +308,9 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
         ),
         ([("--enable-expert-parallel", "--config x.yaml")], {}, "--config names a file with more options; write them"),
         (
-            [("vllm serve acme/Tiny-FP8", "llama-server")],
+            [("vllm serve acme/Tiny-FP8", "ollama")],
             {},
-            "command: llama-server --host: is not an engine that is imported; vllm",
+            "command: ollama --host: is not an engine that is imported; vllm",
         ),
         ([("ray\n", "ray && echo x\n")], {}, "command: is a shell script (&&); leave only the line of the engine"),
         ([("ray\n", "ray\n  sleep 1\n")], {}, "command: has more than one line; leave only the line of the engine"),
@@ -321,9 +321,9 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
             "model acme/Tiny:Q4: is not the name of a model on the hub; write OWNER/NAME",
         ),
         (
-            [("name: Tiny", "runtime: llama-cpp")],
+            [("name: Tiny", "runtime: trtllm")],
             {},
-            "runtime llama-cpp: is not an engine that is imported; vllm, ",
+            "runtime trtllm: is not an engine that is imported; vllm, ",
         ),
         ([("name: Tiny", "name: [Tiny")], {}, "line 3: "),
         ([("env: {OMP", "env: [OMP"), (':True"}', ':True"]')], {}, "env is not a mapping; give a recipe of sparkrun"),

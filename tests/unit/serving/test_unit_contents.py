@@ -425,6 +425,7 @@ FORK = {
     "fork-flag": True,
     "fork-list": ["a", "b"],
     "fork-json": {"a": [1]},
+    "fork-maps": [{"a": 1, "b": 2}, "c"],
     "fork-dash": "-1x",
 }
 REASONS = dict.fromkeys(FORK, "the fork of the image has it")
@@ -443,7 +444,7 @@ def test_an_option_of_a_fork_is_refused_with_what_to_write_and_accepted_with_a_r
         words = " ".join(launch.argv)
         assert (
             ' --kv-cache-dtype fp8 --gdn-decode-kernel fused --fork-flag --fork-list a b --fork-json {"a":[1]} '
-            "--fork-dash=-1x"
+            '--fork-maps {"a":1,"b":2} c --fork-dash=-1x'
         ) in words
 
 

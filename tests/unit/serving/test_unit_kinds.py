@@ -370,13 +370,6 @@ def test_whether_a_small_unit_that_pools_fits_is_unknown_until_it_is_measured() 
     assert verdict(small, memory=0.05)[0] == "no", "8 GiB are counted beside the weights of an engine that generates"
 
 
-def test_a_unit_that_pools_cannot_be_measured_by_the_generation_of_text() -> None:
-    for kind in KINDS:
-        fault = unit_kinds.bench_fault(served(vllm(kind=kind)))
-        expected = f"unit qwen has kind: {kind}, and what is measured is how an engine generates text"
-        assert fault == (expected if kind in ("embedding", "score") else "")
-
-
 @pytest.mark.parametrize(
     ("kind", "path", "keys", "answer"),
     [

@@ -6,7 +6,7 @@ import pytest
 
 from core.routeros.change_plan import SPARE, ChangeBatch, ChangePlan
 from core.routeros.menus import ETHERNET
-from switch.offload import LEAST_FRAMES, Forwarding, forwarding, rebinds
+from switch.offload import LEAST_FRAMES, Forwarding, forwarding, rebind, rebinds
 from switch.plan import plan
 from switch.transaction import MOST_WRITES
 from tests.unit.switch.racks import EVERY_KEY, MakeRack
@@ -69,3 +69,10 @@ def test_what_is_bound_again_counts_among_the_rows_of_one_safe_mode(rack: MakeRa
     two = ChangePlan((ChangeBatch("a", "", (change,), rebinds=ports), ChangeBatch("b", "", (change,))))
     assert [len(portion) for portion in two.portions(3)] == [1, 1]
     assert [len(portion) for portion in two.portions(2 * SPARE)] == [2]
+
+
+def test_a_port_is_bound_to_the_chip_again_by_turning_it_off_and_on() -> None:
+    assert rebind(("*1", "*2")) == (
+        ("/interface/bridge/port/set", "=.id=*1,*2", "=hw=no"),
+        ("/interface/bridge/port/set", "=.id=*1,*2", "=hw=yes"),
+    )

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 
+from core.routeros.errors import SentenceError
 from core.routeros.menus import OLDEST
 from core.routeros.rollback_disarm import armed_timer_names, disarm, disarm_others
 from core.routeros.rollback_timer import PREFIX, RollbackTimer, armed_timers
@@ -100,6 +101,25 @@ def test_one_run_is_disarmed_and_no_other(device: Device) -> None:
     schedules = [words[0] for words in device.heard if words[0].endswith("/remove")]
     assert schedules == ["/system/scheduler/remove", "/system/script/remove"], "the schedule first"
     disarm(line, NAME)  # gone already
+
+
+def test_a_timer_that_cannot_be_removed_is_an_error_and_one_that_has_gone_meanwhile_is_not(device: Device) -> None:
+    both(device, NAME)
+    line = device.line()
+    device.main.trap = lambda words: words[0] == "/system/scheduler/remove"
+    with pytest.raises(SentenceError, match="refused"):
+        disarm(line, NAME)
+    assert device.armed == [NAME] * 2
+
+    def acts(words: tuple[str, ...]) -> bool:
+        if words[0] == "/system/scheduler/remove":
+            device.tables["/system/scheduler"].clear()
+            return True
+        return False
+
+    device.main.trap = acts
+    disarm(line, NAME)
+    assert device.armed == []
 
 
 def test_what_earlier_runs_left_is_found_and_said(device: Device) -> None:
