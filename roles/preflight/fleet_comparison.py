@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 
 from core.model import Node, Rack
-from roles.preflight.desired import KHO, KHO_SINCE, MachineFacts
+from roles.preflight.desired import KHO, KHO_SINCE, MachineFacts, maker
 from roles.preflight.dmi import kernel_number
 from roles.preflight.options import PreflightOptions
 
@@ -50,7 +50,7 @@ def values(node: Node, facts: MachineFacts) -> dict[str, str]:
         CMDLINE: common(facts.cmdline),
         "NVIDIA driver": reported("driver", facts.driver),
         "NIC firmware": reported("firmware", facts.firmware),
-        f"BIOS ({node.vendor})": reported("bios", facts.bios),
+        f"BIOS ({maker(node, facts)})": reported("bios", facts.bios),
         "docker engine": reported("engine", facts.engine),
     }
 

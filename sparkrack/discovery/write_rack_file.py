@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from core.model import ConfigError, Rack, load
+from core.model import ConfigError, Rack
 from core.model.errors import ConfigProblem, printable_line
+from core.model.loader import load_text
 from core.ssh.host_keys import HostKeyError, pin
 from core.util import regular_file
 from core.util.atomic_file import write_atomic
@@ -30,13 +29,10 @@ known_hosts and rack.lock.json hold no secret."""
 
 def validated_text(content: str, out: Path) -> tuple[Rack | None, tuple[ConfigProblem, ...]]:
     """Return the rack in the text, for the folder of the file; or the output of `sparkrack check` for it."""
-    with TemporaryDirectory(prefix="sparkrack-") as folder:
-        draft = Path(folder) / "rack.yaml"
-        draft.write_text(content, encoding="utf-8")
-        try:
-            return load(draft), ()
-        except ConfigError as wrong:
-            return None, tuple(replace(fault, file=str(out)) for fault in wrong.faults)
+    try:
+        return load_text(content, str(out)), ()
+    except ConfigError as wrong:
+        return None, wrong.faults
 
 
 def written(
