@@ -47,9 +47,14 @@ def local_user() -> str:
         return ""
 
 
+def is_login(user: str) -> bool:
+    """Return whether a user of this machine can be that of the nodes without being written."""
+    return bool(user) and user != "root" and not unfit(UserName, user)
+
+
 def first_key() -> str:
     """The first of `KEYS` that exists, as rack.yaml writes it; the first of all when none does."""
-    folder = Path("~/.ssh").expanduser()
+    folder = Path(os.path.expanduser("~/.ssh"))  # noqa: PTH111 - a user without a home is an error of the path itself
     found = next((name for name in KEYS if (folder / name).is_file()), KEYS[0])
     return f"~/.ssh/{found}"
 
@@ -69,18 +74,13 @@ def _login_user(value: object) -> object:
     user, right = local_user(), "write the user of the nodes, like access: {user: ops}"
     if user == "root":
         raise invalid("is not written, and you are root here", right)
-    if not user or unfit(UserName, user):
+    if not is_login(user):
         raise invalid(f"is not written, and {user or 'a user without a name'} cannot be a user of the nodes", right)
     return user
 
 
 def _login_key(value: object) -> object:
-    if value is not _NOT_WRITTEN:
-        return value
-    try:
-        return first_key()
-    except RuntimeError:
-        raise invalid("is not written, and your home folder is not known", "write key: and a path") from None
+    return first_key() if value is _NOT_WRITTEN else value
 
 
 def _known_hosts(value: object) -> object:

@@ -8,14 +8,12 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
 from core.model import VLAN_DEVICES, Cabling, Half
-from core.model.addressing import CARVED, pool_need
+from core.model.addressing import CARVED, POOL, candidates, pool_need
 from roles.fabric.desired import foreign
 from roles.fabric.foreign_netplan import adoption_blocker, contents, renderers
 from sparkrack.discovery.draft import Gap, majority
 from sparkrack.discovery.node_facts import HalfFacts, NodeFacts
 
-DEFAULTS = (IPv4Network("192.168.100.0/24"), IPv4Network("192.168.101.0/24"))
-POOL = IPv4Network("10.100.0.0/20")
 
 
 @dataclass
@@ -96,7 +94,7 @@ def _subnets(
     if nets[0] and nets[1] and nets[0].overlaps(nets[1]):
         keys.add_gap("subnets", f"both halves are in {nets[0]}: answers leave by the wrong one, so each gets its own")
         nets[1] = None
-    free = (net for net in _candidates() if not _why_unfit(net, taken) and not any(n and n.overlaps(net) for n in nets))
+    free = (net for net in candidates() if not _why_unfit(net, taken) and not any(n and n.overlaps(net) for n in nets))
     for index in (0, 1):
         if nets[index] is None:
             nets[index] = next(free)
@@ -104,7 +102,7 @@ def _subnets(
                 keys.add_gap("subnets", f"half {index} of the ports has no address; {nets[index]} was chosen for it")
     keys.data["subnets"] = [str(net) for net in nets]
     if not keys.found:
-        keys.notes["subnets"] = "chosen, since no node has an address on its fabric yet"
+        keys.notes["subnets"] = "chosen by sparkrack init, which found no address on the fabric"
     for half, facts in used.items():
         if len(facts.addresses) > 1:
             keys.add_gap("subnets", f"{half} has several addresses: {', '.join(map(str, facts.addresses))}")
@@ -128,10 +126,6 @@ def _write_host_numbers(keys: FabricKeys, nodes: Mapping[str, NodeFacts], own: M
             free = next(number for number in range(1, 255) if number not in numbers.values())
             numbers[name] = keys.hosts[name] = free
         numbers.setdefault(name, rank)
-
-
-def _candidates() -> list[IPv4Network]:
-    return [*DEFAULTS, *(IPv4Network(f"10.{200 + number}.0.0/24") for number in range(20))]
 
 
 def _why_unfit(net: IPv4Network, taken: Collection[IPv4Address]) -> str | None:
@@ -170,7 +164,7 @@ def _write_pool(
     keys.data["pool"] = str(POOL)
     nets = [one.network for facts in used.values() if (one := _first_address(facts))]
     if not nets:
-        keys.notes["pool"] = "chosen, since no node has an address on its fabric yet"
+        keys.notes["pool"] = "chosen by sparkrack init, which found no address on the fabric"
         return
     first = min(nets)
     need = pool_need(cabling)

@@ -87,10 +87,11 @@ def test_a_person_confirms_each_host_key_and_says_what_no_option_says(
 ) -> None:
     person = Person(*words(tmp_path, nodes))
     person.answers("user that the nodes accept [ops]:", "me")
-    person.answers("key that they accept [~/.ssh/id_ed25519]:", str(key_file(tmp_path)))
+    person.answers("key that they accept [~/.ssh/id_", str(key_file(tmp_path)))
     for name, node in nodes.items():
         person.answers(f"are these the host keys of {name}, as its console shows them? [y/N]:", "y")
         assert f"{name}: {node.host_key.kind} {node.host_key.fingerprint}" in person.shown
+    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
     assert person.ends() == 0, person.shown
     rack = load(tmp_path / "rack.yaml")
     assert rack.access.user == "me"
@@ -108,10 +109,12 @@ def test_machines_that_no_option_names_are_asked_for(tmp_path: Path, nodes: dict
     person.answers("is office-mac (127.0.89.9) a node of this rack?", "n")
     person.answers("is spark1 (127.0.89.11) a node of this rack?", "y" if right else "n")
     if not right:
-        person.answers("a node, as NAME=ADDRESS", "spark1=ten")
-        person.answers("a node, as NAME=ADDRESS", "spark1=127.0.89.11")
+        person.answers("the first node, as ADDRESS or NAME=ADDRESS:", "spark1=ten")
+        person.answers("the first node, as ADDRESS or NAME=ADDRESS:", "127.0.89.11")
         assert "ten is not an IPv4 address" in person.shown
+    person.answers("another node, as ADDRESS or NAME=ADDRESS; - for none [-]:", "")
     person.answers("are these the host keys of spark1", "y")
+    person.answers("Also hold the driver", "")
     assert person.ends() == 0, person.shown
     assert list(load(out).nodes) == ["spark1"]
     assert (out.parent / "known_hosts").exists()
@@ -133,6 +136,7 @@ def test_a_no_to_the_difference_leaves_the_file(tmp_path: Path, nodes: dict[str,
     keys.write_text("".join(f"{name} {node.host_key.fingerprint}\n" for name, node in nodes.items()))
     more = ["--user", "me", "--key", str(key_file(tmp_path)), "--host-keys", str(keys)]
     person = Person(*words(tmp_path, nodes), *more)
+    person.answers("Also hold the driver", "n")
     person.answers("write over", "n")
     assert person.ends() == 1
     assert "-rack: mine" in person.shown
