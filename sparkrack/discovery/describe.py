@@ -108,7 +108,7 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     for name, number in keys.hosts.items():
         sheet.data["nodes"][name]["host"] = number
     if not live and not compact:
-        sheet.heads["nodes",] = [unwritten_findings(node) for node in facts.values()]
+        sheet.heads["nodes",] = [_unwritten_findings(node) for node in facts.values()]
     if live and facts:
         node_sections.fill(sheet, facts)
         engines = {name: node.engines for name, node in facts.items()}
@@ -127,7 +127,13 @@ def _applies_anyway(key: str, value: object) -> bool:
     return value == {"mtu": Fabric().mtu, "subnets": list(map(str, addressing.SUBNETS))}.get(key)
 
 
-def unwritten_findings(node: NodeFacts) -> str:
+def summary(node: NodeFacts) -> str:
+    """Return what a node is, in one line of a terminal."""
+    words = f"{node.name}: {node.vendor or '?'}, driver {node.driver or '?'}, kernel {node.kernel or '?'}"
+    return printable_line(words)
+
+
+def _unwritten_findings(node: NodeFacts) -> str:
     """What a node has that `init` does not write down."""
     swapping = node.options.get("memory.swap")
     swap = "?" if swapping is None else "on" if swapping else "off"

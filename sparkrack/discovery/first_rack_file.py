@@ -14,7 +14,7 @@ from core.util.command_error import CommandError
 from core.util.progress import ProgressObserver
 from core.util.screen import Screen
 from sparkrack.discovery import rack_questions
-from sparkrack.discovery.describe import FoundRack, FoundSwitch, describe, unwritten_findings
+from sparkrack.discovery.describe import FoundRack, FoundSwitch, describe, summary
 from sparkrack.discovery.discovery_options import DiscoveryOptions
 from sparkrack.discovery.discovery_run import Discovery
 from sparkrack.discovery.draft import RackDraft
@@ -54,12 +54,12 @@ def write_first(
     discovery = Discovery(options, screen, show_progress, strict=False)
     found = discovery.run()
     sheet = describe(found, live=False)
+    for facts in discovery.facts.values() if sheet.compact else ():
+        screen.warn(summary(facts))
     if not found.boxes and screen.interactive:
         cables = rack_questions.ask_cables(screen, tuple(found.nodes), _cabled(sheet))
         sheet = describe(found.with_ports(cables), live=False)
     sheet.heads[()] = ["Written by sparkrack init; yours to edit. sparkrack check judges it without connecting."]
-    for facts in discovery.facts.values() if sheet.compact else ():
-        screen.warn(unwritten_findings(facts))
     if screen.interactive:
         sheet.data |= rack_questions.offer_sections(screen, tuple(found.nodes), discovery.facts)
     passwords = []

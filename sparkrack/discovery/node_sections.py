@@ -94,7 +94,7 @@ def common_driver(names: Collection[str], nodes: Nodes) -> tuple[dict[str, str],
     """Return the driver and the kernel that all nodes have, as rack.yaml declares them; or why there are none, since a
     run would install something or hold what was not read. `nodes`: those that were read."""
     if unread := [name for name in names if name not in nodes]:
-        return {}, f"{', '.join(unread)} was not read"
+        return {}, f"could not be read: {', '.join(unread)}"
     found: dict[str, str] = {}
     for name, node in nodes.items():
         if not node.driver or not node.kernel:

@@ -69,7 +69,7 @@ def written(
         raise CommandError(f"{out}: cannot be written: {fault.strerror or fault}") from None
     except HostKeyError as fault:
         raise CommandError(f"{fault}; {out} was not written") from None
-    _warn_operator(screen, f"{out}: written" + (f", and {len(pins)} host keys in {known_hosts}" if pins else ""))
+    _warn_operator(screen, f"{out}: written" + (f", and {len(pins)} host keys in {_shown(known_hosts)}" if pins else ""))
 
 
 def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> None:
@@ -89,7 +89,7 @@ def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> Non
     write_atomic(
         own, "\n".join(("# Secrets; rack.yaml, known_hosts and rack.lock.json are for git.", *missing, "")), 0o644
     )
-    _warn_operator(screen, f"{own}: written; it keeps secrets out of git")
+    _warn_operator(screen, f"{_shown(own)}: written; it keeps secrets out of git")
 
 
 def _secret_files(data: Mapping[str, Any]) -> Iterator[str]:
@@ -111,6 +111,12 @@ def _ignored(folder: Path) -> set[str]:
         if file.exists():
             found.update(regular_file.read_bytes(file, LARGEST).decode(errors="replace").splitlines())
     return found
+
+
+def _shown(path: Path) -> Path:
+    """A path from the working folder on where it is below that, so that its line stays short."""
+    folder = Path.cwd()
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
 def _warn_operator(screen: Screen, text: str) -> None:
