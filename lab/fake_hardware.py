@@ -30,7 +30,8 @@ def state(rack: Rack, node: Node) -> dict[str, Any]:
 
     The driver is the one that was installed when the node booted; `driver_version` beside the GPU's name overrides it.
     """
-    maker, product = BOARDS.get(node.vendor, (node.vendor.capitalize(), "GB10"))
+    made = node.vendor or "nvidia"
+    maker, product = BOARDS.get(made, (made.capitalize(), "GB10"))
     ports = rack.cabling.ports_of(node.name)
     return {
         "machine": "aarch64",

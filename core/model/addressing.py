@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network
 from typing import TYPE_CHECKING
 
-from core.model.cabling import Cabling, Half
+from core.model.cabling import Cabling, Half, Leg
 
 if TYPE_CHECKING:
-    from core.model.schema import Node, Rack
+    from core.model.schema import Fabric, Node, Rack
 
 CARVED = 24
 """The prefix length of the subnets carved from a pool."""
@@ -18,6 +18,10 @@ VLAN_DEVICES = ("fabric0", "fabric1")
 """Names of the VLAN interfaces on the halves of a port. Two names are enough, since behind a switch a node uses one
 port; `enP2p1s0f1np1.1100` would be longer than the 15 characters that Linux allows.
 """
+
+SUBNETS = (IPv4Network("192.168.100.0/24"), IPv4Network("192.168.101.0/24"))
+POOL = IPv4Network("10.100.0.0/20")
+"""What the fabric has when rack.yaml names neither subnets nor pool: the same on every operator's machine."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,22 @@ class Address:
 
     def __str__(self) -> str:
         return f"{self.half} {self.interface}"
+
+
+def sourced(fabric: Fabric, cabling: Cabling) -> Fabric:
+    """Return the fabric with the source of its addresses: what is written, else `POOL` where two nodes or more are joined
+    by several cables without a switch, and `SUBNETS` otherwise."""
+    if fabric.subnets is not None or fabric.pool is not None:
+        return fabric
+    switched = any(isinstance(cable.b, Leg) for cable in cabling.cables)
+    if switched or len(cabling.cables) < 2:
+        return fabric.model_copy(update={"subnets": SUBNETS})
+    return fabric.model_copy(update={"pool": POOL})
+
+
+def candidates() -> tuple[IPv4Network, ...]:
+    """Subnets to choose from for the halves of the ports, the defaults first."""
+    return (*SUBNETS, *(IPv4Network(f"10.{200 + number}.0.0/24") for number in range(20)))
 
 
 def hosts(nodes: Mapping[str, Node]) -> dict[str, int]:

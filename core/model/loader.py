@@ -112,11 +112,15 @@ def load(path: str | os.PathLike[str]) -> Rack:
     Raises ConfigError with every problem, each with its line.
     """
     name = os.fspath(path)
-    document = yaml_reader.parse(_read_text(name))
+    return load_text(_read_text(name), name)
+
+
+def load_text(text: str, name: str) -> Rack:
+    """Load the rack in a text that is, or is to be, in the file `name`. Raises ConfigError like `load`."""
+    document = yaml_reader.parse(text)
     if document.data is None and not document.problems:
-        raise ConfigError(
-            [ConfigProblem(name, 1, "", "the file is empty", "write at least the keys rack, access, nodes and fabric")]
-        )
+        right = "write at least nodes, like nodes: {spark1: {address: 10.77.0.11}}"
+        raise ConfigError([ConfigProblem(name, 1, "", "the file is empty", right)])
     found = [*document.problems]
     rack: Rack | None = None
     locked: tuple[ConfigProblem, ...] = ()
@@ -189,7 +193,7 @@ def _validate(
 ) -> tuple[Rack | None, list[RuleViolation]]:
     """The rack if its sections are sound, and every problem in and between them but those at `faulty`."""
     if not isinstance(document.data, dict):
-        return None, [RuleViolation((), "the file is not a mapping", "begin with a line like rack: spark8")]
+        return None, [RuleViolation((), "the file is not a mapping", "begin with a line nodes: and write the nodes below it")]
     data, problems = _with_names(document)
     complete = not (problems or faulty)
     context = {"folder": path.parent}

@@ -71,11 +71,11 @@ def partial_from_invalid(data: Mapping[str, Any], context: Mapping[str, Any], co
     switches = dict(_SWITCHES.sound(data.get("switches"), context))
     unread = {name for section in (nodes, switches) for name, machine in section.items() if machine is None}
     try:
-        access = Access.model_validate(data.get("access"), context=context)
+        access = Access.model_validate(data.get("access", {}), context=context)
     except ValidationError:
         access = None
     try:
-        fabric = Fabric.model_validate(data.get("fabric"))
+        fabric = Fabric.model_validate(data.get("fabric", {}))
     except ValidationError:
         fabric = None
     options = {}
@@ -132,7 +132,7 @@ class _Kind(Generic[Entry]):
             return None
 
 
-_NODES = _Kind(Node, frozenset({"name", "ports", "host"}), {"address": NOWHERE, "vendor": "nvidia"})
+_NODES = _Kind(Node, frozenset({"name", "ports", "host"}), {"address": NOWHERE})
 _SWITCHES = _Kind(
     Switch,
     frozenset({"name", "model", "cages", "mtu", "l2mtu"}),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, create_model, model_validator
 
-from core.model import addressing, cable_resolver
+from core.model import addressing, cable_resolver, defaults
 from core.model.cabling import Cabling
 from core.model.fields import (
     SSH_PORT,
@@ -47,12 +47,19 @@ Vlan = Annotated[StrictInt, Field(ge=2, le=4094)]
 class Access(Section):
     """Access of the operator's machine to the nodes: by ssh key only, to pinned host keys.
 
-    `hardening` disables every other ssh login: passwords, and root.
+    `hardening` disables every other ssh login: passwords, and root. What is not written is the operator's own:
+    `core.model.defaults`.
     """
 
-    user: UserName = Field(examples=["ops"])
-    key: SshPath = Field(examples=["~/.ssh/id_ed25519"])
-    known_hosts: SshPath = Field(examples=["known_hosts"])
+    user: Annotated[UserName, defaults.LoginUser] = Field(
+        default_factory=defaults.not_written, validate_default=True, examples=["ops"]
+    )
+    key: Annotated[SshPath, defaults.LoginKey] = Field(
+        default_factory=defaults.not_written, validate_default=True, examples=["~/.ssh/id_ed25519"]
+    )
+    known_hosts: Annotated[SshPath, defaults.KnownHosts] = Field(
+        default_factory=defaults.not_written, validate_default=True, examples=["known_hosts"]
+    )
     port: TcpPort = SSH_PORT
     hardening: StrictBool = True
 
@@ -71,19 +78,21 @@ PortNumber = Annotated[int, BeforeValidator(_port_number)]
 class Node(Section):
     """A GB10 machine. `ports` has the end of the cable in each of its two cages.
 
-    `ports` may be empty when the cable is written at its other end; `Rack.cabling` has both ends. `host` is the node's
-    number in each of the fabric's subnets; None means its rank, from 1.
+    A cable is written at one of its ends or at both; `Rack.cabling` has both ends. `vendor` None: any maker of a GB10;
+    what depends on the maker is read from the node. `host` is the node's number in each of the fabric's subnets; None
+    means its rank, from 1.
     """
 
     name: HostName
     address: Address = Field(examples=["10.77.0.11"])
-    vendor: Vendor = Field(examples=["asus"])
-    ports: Frozen[PortNumber, End] = Field(examples=["{1: crs812/qsfp56-dd-1-1}"])
+    vendor: Annotated[Vendor | None, NotEmpty] = Field(default=None, examples=["asus"])
+    ports: Frozen[PortNumber, End] = Field(default=FrozenDict({}), examples=["{1: crs812/qsfp56-dd-1-1}"])
     host: Annotated[Annotated[StrictInt, Field(ge=1, le=2**24 - 2)] | None, NotEmpty] = None
 
 
 class Fabric(Section):
-    """The fast network: its MTU in bytes, and the source of its addresses, `subnets` or `pool`.
+    """The fast network: its MTU in bytes, and the source of its addresses, `subnets` or `pool`; `addressing.sourced` has
+    the one that applies when neither is written.
 
     `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged. `adopt`: an existing
     netplan file that defines only fabric interfaces is not refused: it stays while it has the same effect as ours, and
@@ -104,22 +113,31 @@ class Fabric(Section):
 
     @model_validator(mode="after")
     def _one_source_of_addresses(self) -> Fabric:
-        if (self.subnets is None) == (self.pool is None):
+        if self.subnets is not None and self.pool is not None:
             raise invalid(
-                "has neither subnets nor pool" if self.pool is None else "has both subnets and pool",
-                "write one: subnets for two nodes or a switch, pool for a ring",
+                "has both subnets and pool", "write one: subnets for two nodes or a switch, pool for a ring"
             )
         return self
+
+
+def _empty_section() -> Any:
+    return {}
 
 
 class RackMachines(Section):
     """The keys of a rack file that stand before the sections of roles."""
 
-    rack: Name = Field(examples=["spark8"])
-    access: Access = Field(examples=["{user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}"])
-    nodes: Frozen[str, Node] = Field(examples=["{spark1: {address: 10.77.0.11, vendor: asus, ports: {1: spark2/1}}}"])
+    rack: Annotated[Name, defaults.RackName] = Field(
+        default_factory=defaults.not_written, validate_default=True, examples=["spark8"]
+    )
+    access: Access = Field(
+        default_factory=_empty_section,
+        validate_default=True,
+        examples=["{user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}"],
+    )
+    nodes: Frozen[str, Node] = Field(examples=["{spark1: {address: 10.77.0.11, ports: {1: spark2/1}}}"])
     switches: Frozen[str, Switch] = FrozenDict({})
-    fabric: Fabric = Field(examples=["{subnets: [192.168.100.0/24, 192.168.101.0/24]}"])
+    fabric: Fabric = Field(default=Fabric(), examples=["{subnets: [192.168.100.0/24, 192.168.101.0/24]}"])
 
 
 class Rack(RackMachines):
@@ -163,9 +181,9 @@ class Rack(RackMachines):
     @cached_property
     def addresses(self) -> tuple[addressing.Address, ...]:
         """The fabric address of every half of every cabled port, by rank, port and half."""
-        if self.fabric.pool is not None:
-            return tuple(addressing.from_pool(tuple(self.nodes), self.cabling, self.fabric.pool))
-        fabric, hosts = self.fabric, addressing.hosts(self.nodes)
+        fabric, hosts = addressing.sourced(self.fabric, self.cabling), addressing.hosts(self.nodes)
+        if fabric.pool is not None:
+            return tuple(addressing.from_pool(tuple(self.nodes), self.cabling, fabric.pool))
         return tuple(addressing.from_subnets(hosts, self.cabling, fabric.subnets or (), fabric.vlans))
 
     @cached_property

@@ -32,14 +32,17 @@ def check(partial: PartialRack) -> Iterator[RuleViolation]:
     yield from problems
     for switch in partial.switches.values():
         yield from switch_validation.check(switch)
-    if partial.fabric:
-        yield from _networks(partial, partial.fabric)
-        yield from _host_violations(partial, partial.fabric)
-        yield from _vlan_violations(partial, partial.fabric)
+    fabric = partial.fabric
+    if fabric:
+        if partial.complete and not problems:  # else the cables, which decide on the default, are not known
+            fabric = addressing.sourced(fabric, cabling)
+        yield from _networks(partial, fabric, written=fabric is partial.fabric)
+        yield from _host_violations(partial, fabric)
+        yield from _vlan_violations(partial, fabric)
     if partial.complete and not problems:
         yield from _uncabled_violations(partial, cabling)
-        if partial.fabric:
-            yield from _fabric_violations(partial, partial.fabric, cabling)
+        if fabric:
+            yield from _fabric_violations(partial, fabric, cabling)
     for role in roles():
         if role.rules and role.key in partial.options:
             if role.rules_need_sound_file and (problems or not partial.complete):
@@ -162,7 +165,7 @@ def _image_violations(partial: PartialRack) -> Iterator[RuleViolation]:
             yield RuleViolation(("images", place), f"{name} and {first} are both {local} on a node", "keep one of them")
 
 
-def _networks(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
+def _networks(partial: PartialRack, fabric: Fabric, *, written: bool) -> Iterator[RuleViolation]:
     named: list[tuple[Path, IPv4Network]] = [
         (("fabric", "subnets", place), subnet) for place, subnet in enumerate(fabric.subnets or ())
     ]
@@ -182,11 +185,11 @@ def _networks(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
     for path, subnet in named:
         for _, name, address in _managed(partial):
             if address in subnet:
-                yield RuleViolation(
-                    path,
-                    f"{subnet} contains {address}, the address of {name}",
-                    "keep fabric and management apart",
-                )
+                what = f"{subnet} contains {address}, the address of {name}"
+                if written:
+                    yield RuleViolation(path, what, "keep fabric and management apart")
+                else:
+                    yield RuleViolation(path[:2], f"is not written, and its default {what}", _free_networks(partial, path[1]))
                 break
         if subnet.overlaps(_BRIDGE) and "docker" not in partial.leave:
             what = f"{subnet} overlaps {_BRIDGE}, the network of docker's bridge on every node"
@@ -194,6 +197,15 @@ def _networks(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
             yield RuleViolation(path, what, f"write another private network, like {example}")
         for name, switch in partial.switches.items():
             yield from _in_fabric(("switches", name), switch, subnet)
+
+
+def _free_networks(partial: PartialRack, key: object) -> str:
+    """Return what may be written at `fabric.subnets` or `fabric.pool` so that no management address is in it."""
+    if key == "pool":
+        return "write another private network, like pool: 10.200.0.0/20"
+    managed = [address for _, _, address in _managed(partial)]
+    free = [net for net in addressing.candidates() if not any(address in net for address in managed)]
+    return f"write two others, like subnets: [{free[0]}, {free[1]}]"
 
 
 def _in_fabric(path: Path, switch: Switch, subnet: IPv4Network) -> Iterator[RuleViolation]:

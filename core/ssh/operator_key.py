@@ -41,8 +41,8 @@ def public_line(private: Path) -> str:
     itself. Raises OperatorKeyError when there is no private key, or one that a run could not use: with a passphrase,
     and no agent that holds it.
     """
-    if not private.is_file():
-        raise OperatorKeyError(f"access.key: {private} is not there; make one: ssh-keygen -t ed25519 -f {private}")
+    if missing := missing_key(private):
+        raise OperatorKeyError(missing)
     beside = _public_key_beside(private)
     try:
         own = _public_half(private)
@@ -54,6 +54,13 @@ def public_line(private: Path) -> str:
     if beside and any(_is_same_key(beside, line) for line in _agent_keys()):
         return beside
     raise OperatorKeyError(f"access.key: {private} has a passphrase and no agent holds it; run ssh-add {private}")
+
+
+def missing_key(private: Path) -> str:
+    """Return that there is no private key, and how one is made; empty when there is one."""
+    if private.is_file():
+        return ""
+    return f"access.key: {private} is not there; make one: ssh-keygen -t ed25519 -f {private}"
 
 
 def public_key(private: Path) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from core.model import Node, Rack
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.options import BlackboxOptions, cap_of
 
 NAME = "sparkrack-clock-cap.service"
 UNIT = f"/etc/systemd/system/{NAME}"
@@ -20,8 +20,7 @@ TOLERANCE = 50
 
 def cap(rack: Rack, node: Node) -> int | None:
     """Return the cap of a node in MHz: its own, else that of its vendor; None for none."""
-    caps = rack.options(BlackboxOptions).clock_cap
-    return caps.get(node.name, caps.get(node.vendor))
+    return cap_of(rack.options(BlackboxOptions).clock_cap, node)
 
 
 # claim: blackbox.clock-cap

@@ -300,7 +300,7 @@ class BlackboxFacts:
         if self.cap and not tool:
             lines.append(
                 "nvidia-smi, which caps the clock, is not there; install the driver, or remove "
-                f"{self.node.name} and {self.node.vendor} from blackbox.clock_cap in rack.yaml"
+                f"{' and '.join(filter(None, (self.node.name, self.node.vendor)))} from blackbox.clock_cap in rack.yaml"
             )
         return (*lines, *StreamFacts(self.reading, self.rack, self.node).blockers)
 

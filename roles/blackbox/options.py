@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, get_args
 
 from pydantic import (
@@ -33,6 +33,7 @@ from core.model.fields import (
     size,
 )
 from core.model.partial_rack import PartialRack
+from core.model.schema import Node
 
 VENDORS = get_args(Vendor)
 MOST_STALLS = 100
@@ -181,6 +182,17 @@ def check_clock_cap(partial: PartialRack, blackbox: BlackboxOptions, _cabling: C
                 f"{name} is neither a vendor nor a node",
                 f"write one of {', '.join(VENDORS)} or the name of a node",
             )
+        elif name in VENDORS:
+            # The units of a node follow from the file before the node is asked, so its vendor must stand there.
+            for node in partial.nodes.values():
+                if node.vendor is None and node.name not in blackbox.clock_cap:
+                    what = f"is for the nodes of {name}, and nodes.{node.name} does not name its vendor"
+                    yield RuleViolation(where, what, f"write vendor at nodes.{node.name}, or a cap for the node itself")
+
+
+def cap_of(caps: Mapping[str, int], node: Node) -> int | None:
+    """Return the cap of a node in MHz: its own, else that of its vendor; None for none."""
+    return caps.get(node.name, caps.get(node.vendor or ""))
 
 
 def check_server(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabling) -> Iterator[RuleViolation]:

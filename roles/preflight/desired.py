@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core.model import Node, Rack, mebibytes
+from core.model.errors import truncate
 from roles.preflight.dmi import kernel_number, older, vendor_of
 from roles.preflight.options import PreflightOptions
 
@@ -28,6 +29,20 @@ KHO = "kho=off"
 KHO_SINCE = (7, 0)
 """Kexec HandOver is on by default from this kernel on and takes the contiguous memory that RDMA needs (reported by
 several sites with DGX OS 26.09); before it, `kho=off` was once seen with a slow card (one report)."""
+
+OWNER = "Written by sparkrack for the rack "
+"""What the first line of each managed file has before the name of the rack."""
+CLIENT = "/etc/ssh/ssh_config.d/50-sparkrack.conf"
+OWNED = (
+    CLIENT,
+    "/etc/netplan/60-sparkrack-fabric.yaml",
+    "/etc/sysctl.d/zz-sparkrack-memory.conf",
+    "/etc/systemd/system/docker.service.d/50-sparkrack.conf",
+    "/etc/sparkrack/fabric.env",
+)
+"""Managed files that show for which rack a node was set up. Each is of another role, so that one of them is there."""
+SUDOERS, LOGIN = "/etc/sudoers.d/zz-sparkrack", "# Written by sparkrack: runs log in as"
+"""The file of `sparkrack bootstrap` that shows as whom a run logs in, and its words before the name."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +100,15 @@ class MachineFacts:
     killers: tuple[str, ...]
     """Active systemd units of others that end processes when memory is short."""
     unknown: Mapping[str, str]
+    racks: tuple[str, ...] = ()
+    logins: tuple[str, ...] = ()
+    """The racks and the users for which the files of sparkrack on it were written."""
 
 
 def gates(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
     """Return why this node may not be changed, without a comparison with other nodes."""
     found = [
+        *owner(rack, facts),
         system(facts),
         machine(facts),
         vendor(node, facts),
@@ -100,6 +119,26 @@ def gates(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
         *lossless(rack, node, facts),
     ]
     return [line for line in found if line]
+
+
+def owner(rack: Rack, facts: MachineFacts) -> list[str]:
+    """Refuse a node that was set up under another name or user than those that follow from where rack.yaml stands and
+    who runs this: two operators of one rack would undo what the other one wrote. What is written in rack.yaml counts.
+    """
+    found = []
+    others = sorted({name for name in facts.racks if name != rack.rack})
+    if others and "rack" not in rack.model_fields_set:
+        found.append(
+            f"rack: the node was set up for the rack {truncate(others[0])}, and rack.yaml is in a folder that makes its "
+            f"name {rack.rack}; write rack: {truncate(others[0])}, or rack: {rack.rack} to rename it"
+        )
+    others = sorted({name for name in facts.logins if name != rack.access.user})
+    if others and "user" not in rack.access.model_fields_set:
+        found.append(
+            f"access.user: the node was set up for the user {truncate(others[0])}, and you are {rack.access.user}; write "
+            f"access: {{user: {truncate(others[0])}}}, or {{user: {rack.access.user}}} to change it"
+        )
+    return found
 
 
 def system(facts: MachineFacts) -> str | None:
@@ -116,15 +155,22 @@ def machine(facts: MachineFacts) -> str | None:
     return None if facts.machine == MACHINE else f"architecture: {facts.machine}, wanted {MACHINE}"
 
 
+def maker(node: Node, facts: MachineFacts) -> str | None:
+    """The vendor of a node: the declared one, else the one that its DMI table names; None where that names none."""
+    return node.vendor or vendor_of(facts.maker, facts.board)
+
+
 def vendor(node: Node, facts: MachineFacts) -> str | None:
-    """Require the vendor of rack.yaml."""
+    """Require the vendor of rack.yaml, or any that is known where it names none."""
     for key in ("maker", "board"):
         if key in facts.unknown:
             return f"vendor: unknown: {facts.unknown[key]}"
     made = vendor_of(facts.maker, facts.board)
-    if made == node.vendor:
+    if made == maker(node, facts) is not None:
         return None
     named = f"{facts.maker or '?'} {facts.product or '?'} (board: {facts.board or '?'})"
+    if node.vendor is None:
+        return f"vendor: the machine at {node.address} is {named}, which no known maker of a GB10 has; is it another one?"
     return (
         f"vendor: rack.yaml says {node.vendor}, the machine at {node.address} is {named}; "
         "it is another machine, or vendor is wrong"
@@ -172,14 +218,15 @@ def _link_fault(node: Node, facts: MachineFacts, slot: str, name: str) -> str | 
     if (link.speed, link.width) == (SPEED, WIDTH):
         return None
     remedy = ""
-    if link.width == "x2" and node.vendor == "asus":
+    if link.width == "x2" and maker(node, facts) == "asus":
         remedy = "; ASUS BIOS 0103 does that, 0104 fixes it"
     return f"PCIe: {slot} ({name}) runs at {link.speed} {link.width}, wanted {SPEED} {WIDTH}{remedy}"
 
 
 def bios(rack: Rack, node: Node, facts: MachineFacts) -> str | None:
     """The oldest BIOS of the node's vendor that rack.yaml accepts."""
-    floor = rack.options(PreflightOptions).bios.get(node.vendor)
+    made = maker(node, facts)
+    floor = rack.options(PreflightOptions).bios.get(made) if made else None
     if floor is None:
         return None
     if "bios" in facts.unknown:
@@ -190,7 +237,7 @@ def bios(rack: Rack, node: Node, facts: MachineFacts) -> str | None:
         return f"BIOS: unknown: {unknown}"
     if not old:
         return None
-    return f"BIOS: {facts.bios}, wanted at least {floor} (preflight.bios.{node.vendor}); update it with fwupdmgr"
+    return f"BIOS: {facts.bios}, wanted at least {floor} (preflight.bios.{made}); update it with fwupdmgr"
 
 
 def handover(facts: MachineFacts) -> str | None:

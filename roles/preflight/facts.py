@@ -14,7 +14,18 @@ from core.ops.run_context import run_value
 from core.probes.protocol import UnknownError
 from core.util import resources
 from roles.preflight import parse
-from roles.preflight.desired import DESKTOP, ECN, HOTPLUG, KILLERS, MachineFacts
+from roles.preflight.desired import (
+    CLIENT,
+    DESKTOP,
+    ECN,
+    HOTPLUG,
+    KILLERS,
+    LOGIN,
+    OWNED,
+    OWNER,
+    SUDOERS,
+    MachineFacts,
+)
 
 OS = "/etc/os-release"
 CMDLINE = "/proc/cmdline"
@@ -29,7 +40,16 @@ NOW = "preflight-now"
 _ASK = resources.file_text("roles.preflight", "files/ask.sh")
 
 _LASTING = resources.shell_text(
-    "roles.preflight", "templates/machine.sh", ecn=ECN, hotplug=HOTPLUG, interfaces=gb10.SYSFS_INTERFACES
+    "roles.preflight",
+    "templates/machine.sh",
+    ecn=ECN,
+    hotplug=HOTPLUG,
+    interfaces=gb10.SYSFS_INTERFACES,
+    owner=OWNER,
+    files=" ".join(OWNED),
+    login=LOGIN,
+    sudoers=SUDOERS,
+    client=CLIENT,
 )
 
 # Every installer locks lock-frontend, dpkg itself as well. Another file system may have a locked file of the same

@@ -17,7 +17,7 @@ from core.advisories.advisories import (
 )
 from core.model import Node, Rack
 from roles.driver.options import DriverOptions
-from roles.preflight.desired import DESKTOP, KHO, KHO_SINCE, MachineFacts
+from roles.preflight.desired import DESKTOP, KHO, KHO_SINCE, MachineFacts, maker
 from roles.preflight.dmi import kernel_number
 from roles.preflight.options import PreflightOptions
 
@@ -61,7 +61,7 @@ def values(node: Node, facts: MachineFacts) -> dict[str, str]:
         CMDLINE: common(facts.cmdline),
         "NVIDIA driver": reported("driver", facts.driver),
         "NIC firmware": reported("firmware", facts.firmware),
-        f"BIOS ({node.vendor})": reported("bios", facts.bios),
+        f"BIOS ({maker(node, facts)})": reported("bios", facts.bios),
         "docker engine": reported("engine", facts.engine),
         "containerd": facts.containerd or "none",
         "NVIDIA container toolkit": facts.toolkit or "none",

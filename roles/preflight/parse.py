@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from roles.preflight.desired import MachineFacts, PcieLink
+from roles.preflight.desired import OWNER, MachineFacts, PcieLink
 
 PACKAGES = {
     "maker": "dmidecode",
@@ -102,6 +102,8 @@ def facts(texts: Texts, asked: tuple[float, float]) -> MachineFacts:
         desktop="desktop" in moment,
         killers=tuple(answer.text for answer in moment.get("killer", [])),
         unknown=unknown,
+        racks=_names(reported, OWNER),
+        logins=_names(reported, "login "),
     )
 
 
@@ -177,6 +179,12 @@ def _key_values(reported: Mapping[str, list[ProbeAnswer]]) -> dict[str, str]:
             raise ValueError(f"host keys: unexpected probe output {answer.text[:40]!r}")
         keys[key.split()[0]] = kind
     return keys
+
+
+def _names(reported: Mapping[str, list[ProbeAnswer]], before: str) -> tuple[str, ...]:
+    """The names that stand after these words in what the files of sparkrack on the node report."""
+    texts = [answer.text.partition(before)[2].partition(";")[0].strip() for answer in reported.get("owner", [])]
+    return tuple(dict.fromkeys(filter(None, texts)))
 
 
 def _firmware(text: str, unknown: dict[str, str]) -> str:

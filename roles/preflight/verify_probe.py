@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from core.model import Node
 from core.util import resources
+from roles.preflight import dmi
 from roles.preflight.desired import ECN, PcieLink
 from roles.preflight.fleet_comparison import CMDLINE, STORE, common
 
@@ -64,12 +65,16 @@ class VerifyFacts:
         """Return the free bytes, by path."""
         return {place: int(blocks) * int(size) for place, blocks, size in map(str.split, self.reported.get("room", []))}
 
+    def maker(self, node: Node) -> str | None:
+        """The vendor of the node: the declared one, else the one that its DMI table names; None where that names none."""
+        return node.vendor or dmi.vendor_of(self.one("maker"), self.one("board"))
+
     def alike(self, node: Node) -> dict[str, str]:
         """Return the values that should be equal on all nodes; a BIOS version includes its vendor."""
         held = {key: self.one(key) or "none" for key in ("kernel", "swap", *SYSCTLS)}
         held |= {"NVIDIA driver": self.one("driver") or "none", "NIC firmware": self.one("firmware") or "none"}
         held |= {"docker engine": self.one("engine") or "none", CMDLINE: common(self.one("cmdline").split())}
-        held["BIOS"] = f"{node.vendor} {self.one('bios')}"
+        held["BIOS"] = f"{self.maker(node)} {self.one('bios')}"
         held |= {about: self.one(question) or "none" for about, question in TOOLS.items()}
         if self.one("store"):  # unknown where docker does not run
             held[STORE] = self.one("store")

@@ -37,7 +37,7 @@ from core.model.fields import (
 from core.model.partial_rack import PartialRack
 from core.model.schema import Node, Rack
 from core.model.secrets import SecretRef
-from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.options import BlackboxOptions, cap_of
 
 SHORTEST, LONGEST = 5, 60
 """Seconds. An alert of 30 s needs two samples. The shortest rates are those of 2 minutes, which need two as well."""
@@ -219,7 +219,7 @@ def server(rack: Rack) -> Node | None:
     blackbox = rack.declared(BlackboxOptions)
     caps = blackbox.clock_cap if blackbox else {}
     nodes = list(rack.nodes.values())
-    return next((node for node in nodes if not {node.name, node.vendor} & caps.keys()), nodes[0])
+    return next((node for node in nodes if cap_of(caps, node) is None), nodes[0])
 
 
 def server_address(rack: Rack) -> IPv4Address:

@@ -11,7 +11,7 @@ from core.model.fields import mebibytes
 from core.model.rdma_flows import unit_flows, used
 from core.util import resources
 from core.util.managed_file import ManagedFile, header
-from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.options import BlackboxOptions, cap_of
 from roles.memory.options import MemoryOptions
 from roles.watch import switch_reader
 from roles.watch.desired import RULES
@@ -65,7 +65,7 @@ def _declared(rack: Rack) -> Iterator[str]:
             yield _constant("sparkrack_swap_declared", int(memory.swap), node=name)
         if memory.floor and rack.keeps("memory"):
             yield _constant("sparkrack_memory_floor_bytes", mebibytes(memory.floor) * 1024**2, node=name)
-        if cap := caps.get(name, caps.get(node.vendor)):
+        if cap := cap_of(caps, node):
             yield _constant("sparkrack_gpu_declared_clock_cap_hertz", cap * 10**6, node=name)
         for part in _blackbox_parts(rack, node, blackbox):
             yield _constant("sparkrack_blackbox_declared", 1, node=name, part=part)
@@ -110,7 +110,7 @@ def _blackbox_parts(rack: Rack, node: Node, blackbox: BlackboxOptions | None) ->
         "evidence": blackbox.boot_evidence,
         "kdump": blackbox.kdump,
         "recorder": blackbox.recorder,
-        "clock_cap": blackbox.clock_cap.get(node.name, blackbox.clock_cap.get(node.vendor)),
+        "clock_cap": cap_of(blackbox.clock_cap, node),
         "upload": others and blackbox.remote,
         "netconsole": others and blackbox.netconsole,
     }

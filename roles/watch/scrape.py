@@ -40,7 +40,7 @@ def _document(rack: Rack) -> dict[str, Any]:
     nodes = [
         {
             "targets": [f"{node.address}:{desired.EXPORTER_PORT}"],
-            "labels": {"node": name, "vendor": node.vendor, "rank": str(rank)},
+            "labels": {"node": name, **({"vendor": node.vendor} if node.vendor else {}), "rank": str(rank)},
         }
         for rank, (name, node) in enumerate(rack.nodes.items())
     ]

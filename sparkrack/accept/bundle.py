@@ -59,7 +59,7 @@ class RecordedSwitch(Record):
 class RecordedNode(Record):
     """What rack.yaml declares of a node."""
 
-    vendor: str
+    vendor: str | None
     ports: Mapping[int, str] = Field(description="the other end of each cable")
 
 

@@ -120,7 +120,7 @@ def _interface_names(_rack: Rack, node: str, answer: str, _switches: Switches) -
 
 
 def _dmi_command(rack: Rack, node: str) -> str:
-    if rack.nodes[node].vendor not in _OTHER_MAKERS:
+    if rack.nodes[node].vendor not in (None, *_OTHER_MAKERS):
         return ""
     # As preflight asks, where the kernel shows no DMI table.
     return (
@@ -132,12 +132,15 @@ def _dmi_command(rack: Rack, node: str) -> str:
 
 # claim: preflight.dmi
 def _dmi_vendor(rack: Rack, node: str, answer: str, _switches: Switches) -> MachineResult | None:
-    """The strings name the declared maker by the words that preflight knows."""
+    """The strings name the declared maker, or one whose strings are inferred, by the words that preflight knows."""
     fields = dict(line.split("=", 1) for line in answer.splitlines() if "=" in line)
     if not fields.get("sys_vendor"):
         return unknown(node, f"the answer is not understood: {answer or 'it is empty'}")
     wanted = rack.nodes[node].vendor
-    if vendor_of(fields["sys_vendor"], fields.get("board_vendor", "")) == wanted:
+    made = vendor_of(fields["sys_vendor"], fields.get("board_vendor", ""))
+    if wanted is None:
+        return observed(node, answer) if made in _OTHER_MAKERS else None
+    if made == wanted:
         return observed(node, answer)
     return refuted(node, f"no string names {wanted}: {answer}")
 

@@ -13,7 +13,7 @@ from sparkrack.bootstrap.errors import BootstrapError, last_line
 from sparkrack.bootstrap.key_shell import RootShellProtocol
 from sparkrack.bootstrap.login_methods import NodeLogin, NodesContext
 from sparkrack.bootstrap.node_facts import NodeState, host_keys, look, parse_node_state
-from sparkrack.bootstrap.steps import BootstrapStep, is_called, steps
+from sparkrack.bootstrap.steps import BootstrapStep, is_called, set_up_for_another, steps
 
 _PAUSE = 0.5
 
@@ -106,7 +106,10 @@ class NodeBootstrap:
         return True
 
     def _missing_steps(self, found: NodeState) -> list[BootstrapStep]:
-        return steps(found, self.context.rack.access.user, self.node.name, self.context.key)
+        access = self.context.rack.access
+        if why := "" if "user" in access.model_fields_set else set_up_for_another(found, access.user):
+            raise BootstrapError(why)
+        return steps(found, access.user, self.node.name, self.context.key)
 
     def _own_host_keys(self, root: RootShellProtocol, found: NodeState) -> None:
         """New host keys for those that another node has too. This machine knows them before sshd does, and knows the

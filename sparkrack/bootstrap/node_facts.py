@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from core.model.errors import truncate
+from core.model.errors import printable_line, truncate
 from core.probes import protocol
 from core.ssh.host_keys import HostKey, HostKeyError
+from roles.preflight.desired import LOGIN
 from sparkrack.bootstrap.errors import BootstrapError, last_line
 
 SUDOERS = "/etc/sudoers.d/zz-sparkrack"
@@ -74,6 +75,12 @@ class NodeState:
     cloud_text: bytes | None
     keys: Mapping[str, HostKey]
     machine_id: str
+
+    @property
+    def login(self) -> str:
+        """The user whom an earlier bootstrap let use sudo; empty when there was none."""
+        found = re.match(rf"{re.escape(LOGIN)} ([^ \n]+)", (self.sudoers or b"").decode(errors="replace"))
+        return printable_line(found[1]) if found else ""
 
 
 def look(user: str) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from roles.preflight.desired import LOGIN
 from sparkrack.bootstrap.errors import BootstrapError
 from sparkrack.bootstrap.node_facts import BEGIN, CLOUD, HOSTS, SUDOERS, NodeState
 
@@ -33,6 +34,17 @@ def steps(seen: NodeState, user: str, node: str, key: str) -> list[BootstrapStep
     Raises BootstrapError for a state that must be corrected manually.
     """
     return [*_account(seen, user), *_key_steps(seen, user, key), *_sudoers(seen, user), *_name_steps(seen, node)]
+
+
+def set_up_for_another(seen: NodeState, user: str) -> str:
+    """Return why a user whom rack.yaml does not name must not take over a node; empty for a new node, and for its own
+    user. Another operator of the rack would do the same again."""
+    if seen.login in ("", user):
+        return ""
+    return (
+        f"it was set up for the user {seen.login}, and rack.yaml names none, so that would become {user}, who runs this; "
+        f"write access: {{user: {seen.login}}}, or {{user: {user}}} to change it"
+    )
 
 
 def _account(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
@@ -101,7 +113,7 @@ def _as_user(user: str, script: str) -> str:
 
 
 def _sudoers(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
-    wanted = f"# Written by sparkrack: runs log in as {user} and become root.\n{user} ALL=(ALL:ALL) NOPASSWD: ALL\n"
+    wanted = f"{LOGIN} {user} and become root.\n{user} ALL=(ALL:ALL) NOPASSWD: ALL\n"
     thing = seen.things.get("sudoers")
     fine = thing is not None and thing.kind.startswith("regular") and thing.owner == 0 and thing.mode == 0o440
     if fine and seen.sudoers == wanted.encode():

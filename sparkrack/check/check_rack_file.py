@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,12 +10,14 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from core.advisories.advisories import advisory_line
-from core.model import ConfigError, Rack, image_lock, load, model_lock
+from core.model import ConfigError, Rack, addressing, image_lock, load, model_lock
 from core.model.declared_secrets import declared_secrets, missing_file, position
 from core.model.lock_file import lock_path
+from core.ssh.operator_key import missing_key
 from core.util.records import Text
 from roles.blackbox.options import BlackboxOptions, unencrypted
 from roles.driver import known_versions
+from roles.driver.options import DriverOptions
 from roles.rdma import topology_notes
 from roles.watch.options import WatchOptions, unguarded
 from serving import calibration
@@ -47,6 +50,7 @@ class Checked(BaseModel):
     switches: int | None = None
     cables: int | None = None
     legs: int | None = None
+    defaults: tuple[str, ...] = Field((), description="what applies since it is not written, and where it comes from")
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,9 @@ def check_rack_file(file: Path) -> CheckedFile:
     warnings = [
         f"{position(file, secret.path)}: {missing_file(secret)}" for secret in declared_secrets(rack) if secret.missing
     ]
+    if missing := missing_key(rack.access.key):
+        warnings.append(f"{position(file, ('access', 'key'))}: {missing.partition(': ')[2]}")
+    warnings += _driver(file, rack)
     warnings += _serving(file, rack)
     warnings += _releases(file, rack)
     warnings += [
@@ -90,6 +97,15 @@ def check_rack_file(file: Path) -> CheckedFile:
         )
     ]
     return CheckedFile(_good_result(file, rack), rack, tuple(warnings))
+
+
+def _driver(file: Path, rack: Rack) -> list[str]:
+    """Return that driver and kernel are open to updates, unless the file has a word about it."""
+    if rack.declared(DriverOptions) or not rack.keeps("driver"):
+        return []
+    what = "no version is held, so an update of a node changes its driver and its kernel"
+    right = 'write driver: {version: "580.159"}, or leave: [driver] if that is meant'
+    return [f"{position(file, ('driver',))}: {what}; {right}"]
 
 
 def _serving(file: Path, rack: Rack) -> list[str]:
@@ -120,4 +136,24 @@ def _good_result(file: Path, rack: Rack) -> Checked:
         switches=len(rack.switches),
         cables=len(rack.cabling.cables),
         legs=sum(len(rack.cabling.legs(name)) for name in rack.switches),
+        defaults=tuple(_defaults(rack)),
     )
+
+
+def _defaults(rack: Rack) -> Iterator[str]:
+    """Yield what applies of the required parts of a rack since the file does not have it."""
+    access = rack.access
+    if "rack" not in rack.model_fields_set:
+        yield f"rack {rack.rack} (folder)"
+    if "user" not in access.model_fields_set:
+        yield f"user {access.user} (you)"
+    if "key" not in access.model_fields_set:
+        yield f"key {access.key.name} (in ~/.ssh)"
+    if "known_hosts" not in access.model_fields_set:
+        yield f"known_hosts {access.known_hosts.name} (beside the file)"
+    if rack.fabric.subnets is None and rack.fabric.pool is None:
+        fabric = addressing.sourced(rack.fabric, rack.cabling)
+        yield f"pool {fabric.pool}" if fabric.pool else f"subnets {' and '.join(map(str, fabric.subnets or ()))}"
+    open_ = [name for name, node in rack.nodes.items() if node.vendor is None]
+    if open_:
+        yield f"vendor of {', '.join(open_)} (any)"

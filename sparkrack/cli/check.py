@@ -46,6 +46,8 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
             f"{counted(found.switches, 'switch', 'switches')} and {counted(found.cables, 'cable')} "
             f"({found.legs} to a switch), topology: {_TOPOLOGIES[found.topology or 'direct']}"
         )
+        if found.defaults:
+            click.echo(f"not written: {', '.join(found.defaults)}")
     if not as_json:
         for line in checked.warnings:
             click.echo(f"warning: {line}", err=True)

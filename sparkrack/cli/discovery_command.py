@@ -25,7 +25,7 @@ _OPTIONS = (
         show_default="$RACK, else rack.yaml",
         help="The file to write.",
     ),
-    click.option("--name", default="rack", show_default=True, help="What the rack is called."),
+    click.option("--name", help="What the rack is called.  [default: the name of the folder of the file]"),
     click.option("--node", "nodes", multiple=True, metavar="NAME=ADDRESS", help="A node, by rank; again for the next."),
     click.option(
         "--vendor", "vendors", multiple=True, metavar="[NODE=]VENDOR", help="Manufacturer of the node, or of all nodes."

@@ -44,5 +44,5 @@ def init(no_reader: bool, no_management: bool, **given: Any) -> None:
         click.echo(f"{options.out} is not ready: fix these lines")
         next_step(["sparkrack", "check"], "when they are fixed", rack=options.out)
         sys.exit(2)
-    click.echo(f"{options.out} is ready; if all hosts log in already, sparkrack plan comes next")
-    next_step(["sparkrack", "bootstrap"], rack=options.out)
+    click.echo(f"{options.out} is ready")
+    next_step(["sparkrack", "up"], "from this file to a verified rack", rack=options.out)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from core.hardware import registry
 from core.hardware.gb10 import PORT_GBPS
 from core.hardware.switch_model import SwitchModel
-from core.model import Cable, Cabling, Port
+from core.model import Cable, Cabling, Port, addressing
 from core.model.errors import printable_line
+from core.model.schema import Fabric
 from sparkrack.discovery import fabric_section, node_sections
 from sparkrack.discovery import switch_facts as switches
 from sparkrack.discovery.cable_inference import Cables, heard_by_neighbours, infer, without_uplinks
@@ -55,17 +56,32 @@ class FoundSwitch:
 
 @dataclass(frozen=True)
 class FoundRack:
-    """A rack as it was found, its nodes by rank. `access` is the file's section of that name."""
+    """A rack as it was found, its nodes by rank. `access` is the file's section of that name. `implied`: `rack` and the
+    keys of `access` whose value applies without being written."""
 
     name: str
     access: Mapping[str, Any]
     nodes: Mapping[str, FoundNode]
     boxes: Mapping[str, FoundSwitch]
+    implied: frozenset[str] = frozenset()
+
+    def with_ports(self, ports: Mapping[str, Mapping[int, str]]) -> FoundRack:
+        """Return the rack with the ends of these cables, by node and port."""
+        nodes = {
+            name: replace(machine, ports={**machine.ports, **ports.get(name, {})})
+            for name, machine in self.nodes.items()
+        }
+        return replace(self, nodes=nodes)
 
 
 def describe(found: FoundRack, *, live: bool) -> RackDraft:
-    """The file. `live`: with every value that the machines have now; else only what makes this rack this one."""
-    sheet = RackDraft({"rack": found.name, "access": dict(found.access)})
+    """The file. `live`: with every value that the machines have now; else only what makes this rack this one, and for a
+    rack without a switch nothing that applies by default."""
+    compact = not live and not found.boxes
+    implied = found.implied if compact else frozenset[str]()
+    access = {key: value for key, value in found.access.items() if key not in implied}
+    name = {} if "rack" in implied else {"rack": found.name}
+    sheet = RackDraft({**name, **({"access": access} if access else {})}, compact=compact)
     facts = {name: machine.facts for name, machine in found.nodes.items() if machine.facts}
     seen = without_uplinks(facts.values(), (box.facts for box in found.boxes.values() if box.facts))
     linked = {one.name: one for one in seen}
@@ -75,18 +91,23 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     cables = infer(facts.values(), seen, switched=bool(found.boxes))
     if not found.boxes:
         cables = Cables({**cables.found, **heard_by_neighbours(facts.values(), cables)}, cables.unclear)
-    ends = _write_nodes(sheet, found, cables)
+    ends = _write_nodes(sheet, found, cables, live=live)
     _write_switches(sheet, found, live=live)
     addresses = [machine.address for machine in found.nodes.values()]
     taken = [IPv4Address(address) for address in (*addresses, *(box.address for box in found.boxes.values()))]
     keys = fabric_section.keys(facts, _cabling(found, ends), bool(found.boxes), taken)
     sheet.add_gap(keys.unrepresentable)
-    sheet.data["fabric"] = {"mtu": 9000, **keys.data}
+    fabric = {"mtu": 9000, **keys.data}
+    if compact:
+        fabric = {key: value for key, value in fabric.items() if not _applies_anyway(key, value)}
+    if fabric:
+        sheet.data["fabric"] = fabric
     for key, note in keys.notes.items():
-        sheet.note(("fabric", key), note)
+        if key in fabric:
+            sheet.note(("fabric", key), note)
     for name, number in keys.hosts.items():
         sheet.data["nodes"][name]["host"] = number
-    if not live:
+    if not live and not compact:
         sheet.heads["nodes",] = [_unwritten_findings(node) for node in facts.values()]
     if live and facts:
         node_sections.fill(sheet, facts)
@@ -98,6 +119,20 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     return sheet
 
 
+def _applies_anyway(key: str, value: object) -> bool:
+    """Return whether a key of the fabric gives each end of a cable what it has without being written."""
+    if key == "pool":
+        pool = IPv4Network(str(value))
+        return pool.network_address == addressing.POOL.network_address and pool.subnet_of(addressing.POOL)
+    return value == {"mtu": Fabric().mtu, "subnets": list(map(str, addressing.SUBNETS))}.get(key)
+
+
+def summary(node: NodeFacts) -> str:
+    """Return what a node is, in one line of a terminal."""
+    words = f"{node.name}: {node.vendor or '?'}, driver {node.driver or '?'}, kernel {node.kernel or '?'}"
+    return printable_line(words)
+
+
 def _unwritten_findings(node: NodeFacts) -> str:
     """What a node has that `init` does not write down."""
     swapping = node.options.get("memory.swap")
@@ -106,25 +141,34 @@ def _unwritten_findings(node: NodeFacts) -> str:
     return printable_line(f"{node.name}: {versions}, swap {swap}, management by {node.management or '?'}")
 
 
-def _write_nodes(sheet: RackDraft, found: FoundRack, cables: Cables) -> dict[Port, str]:
+def _write_nodes(sheet: RackDraft, found: FoundRack, cables: Cables, *, live: bool) -> dict[Port, str]:
     """The section `nodes`; gives the end of each cable."""
-    ends: dict[Port, str] = {}
+    ports_of = {
+        name: dict(sorted((dict(machine.ports) or _found_ports(sheet, name, cables)).items()))
+        for name, machine in found.nodes.items()
+    }
+    ends = {Port(name, number): end for name, ports in ports_of.items() for number, end in ports.items()}
+    cabled = {end.partition("/")[0] for end in ends.values()}
     for name, machine in found.nodes.items():
         facts, place = machine.facts, ("nodes", name)
-        entry: dict[str, Any] = {"address": machine.address, "vendor": UNKNOWN}
+        entry: dict[str, Any] = {"address": machine.address, **({"vendor": UNKNOWN} if live else {})}
         sheet.section("nodes")[name] = entry
         if machine.vendor:
             entry["vendor"] = machine.vendor
         elif facts and facts.vendor:
             entry["vendor"] = facts.vendor
-        else:
+        elif live:
             why = f"its DMI table has {facts.maker or 'no manufacturer'}" if facts else "it was not read"
             sheet.add_missing((*place, "vendor"), why)
-        ports = dict(machine.ports) or _found_ports(sheet, name, cables)
-        if not ports and len(found.nodes) > 1:
+        ports = ports_of[name]
+        if not ports and len(found.nodes) > 1 and name not in cabled:
             sheet.add_missing((*place, "ports"), "no machine reports where its cable ends")
-        entry["ports"] = dict(sorted(ports.items()))
-        ends.update({Port(name, number): end for number, end in ports.items()})
+        if sheet.compact:
+            # Written at the end of lower rank, which stands first.
+            above = {str(port): end for port, end in ends.items() if port.node in sheet.section("nodes")}
+            ports = {number: end for number, end in ports.items() if above.get(end) != f"{name}/{number}"}
+        if ports or not sheet.compact:
+            entry["ports"] = ports
         if facts:
             for function in facts.unexpected_functions:
                 sheet.add_missing((*place, "ports"), f"{function} is not a function that a GB10 has")
@@ -136,7 +180,7 @@ def _found_ports(sheet: RackDraft, name: str, cables: Cables) -> dict[int, str]:
     for port, why in cables.unclear.items():
         if port.node == name:
             sheet.add_missing(("nodes", name, "ports"), f"port {port.number} {why}")
-    for cabled in dict.fromkeys(ports.values()):
+    for cabled in dict.fromkeys(ports.values()) if not sheet.compact else ():
         sheet.note(("nodes", name), cabled.why)
     return {number: cabled.end for number, cabled in ports.items()}
 
@@ -165,7 +209,7 @@ def _write_switches(sheet: RackDraft, found: FoundRack, *, live: bool) -> None:
         else:
             entry |= {"port": box.port, "tls": {"sha256": box.tls}}
             if box.tls == NO_CERTIFICATE:
-                sheet.note((*place, "tls"), "no certificate yet; sparkrack bootstrap switch writes it here")
+                sheet.note((*place, "tls"), "of its certificate; sparkrack bootstrap switch writes it here")
         entry |= {"user": box.user, "password": dict(box.password)}
         if box.facts is None:
             entry["model"] = box.model.board

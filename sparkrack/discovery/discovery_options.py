@@ -27,7 +27,7 @@ class DiscoveryOptions:
     is kept."""
 
     out: Path
-    name: str
+    name: str | None
     nodes: Mapping[str, str]
     vendors: Mapping[str, str]
     cables: Mapping[str, Mapping[int, str]]

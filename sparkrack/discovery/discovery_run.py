@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import SecretStr, ValidationError
 
-from core.model import Access, SecretError, SecretRef
+from core.model import Access, SecretError, SecretRef, defaults
 from core.model.error_messages import problems
 from core.model.errors import format_path, printable_line
 from core.model.fields import PLAIN_API_PORT, SSH_PORT, TLS_API_PORT
@@ -22,7 +22,7 @@ from core.util import regular_file
 from core.util.command_error import CommandError
 from core.util.progress import ProgressObserver
 from core.util.screen import Screen
-from sparkrack.discovery import collect, neighbours
+from sparkrack.discovery import collect, neighbours, rack_questions
 from sparkrack.discovery.advertisements import Advertised
 from sparkrack.discovery.collect import Endpoint
 from sparkrack.discovery.describe import NO_CERTIFICATE, FoundNode, FoundRack, FoundSwitch
@@ -30,10 +30,12 @@ from sparkrack.discovery.discovery_options import DiscoveryOptions, host_fault
 from sparkrack.discovery.host_trust import HostIdentityError, verify_host_key
 from sparkrack.discovery.node_facts import NodeFacts
 from sparkrack.discovery.switch_facts import SwitchFacts
-from switch.bootstrap.first_contact import offered_services
-from switch.bootstrap.menus import FACTORY_USER
+from switch.bootstrap.first_contact import answers, offered_services
+from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
 
 USER, KEY = "ops", "~/.ssh/id_ed25519"
+_SPARK = ("spark", "gx10", "pgx")
+"""How the host names of a GB10 begin that its maker gave it."""
 _NO_TERMINAL = "there is no terminal for a prompt"
 
 Pins = dict[str, tuple[HostKey, ...]]
@@ -56,6 +58,7 @@ class Discovery:
         self.options, self.strict = options, strict
         self._screen, self._show_progress = screen, show_progress
         self.pins: Pins = {}
+        self._confirmed: dict[tuple[HostKey, ...], str] = {}
         self.facts: dict[str, NodeFacts] = {}
         self.switches: dict[str, SwitchFacts] = {}
         self.file = options.out.absolute().parent / Path(options.known_hosts).expanduser()
@@ -64,16 +67,28 @@ class Discovery:
         """Collect from all hosts. Raises CommandError; nothing is written."""
         addresses = dict(self.options.nodes) or self._choose_nodes()
         at = dict(self.options.switch) or self._choose_switch()
-        user = self.options.user or self._ask_value("user that the nodes accept", USER)
-        key = self.options.key or self._ask_value("key that they accept", KEY)
+        own = defaults.local_user()
+        user = self.options.user or self._ask_value(
+            "user that the nodes accept", own if self._screen.interactive and defaults.is_login(own) else USER
+        )
+        key = self.options.key or self._ask_value(
+            "key that they accept", defaults.first_key() if self._screen.interactive else KEY
+        )
         access: dict[str, Any] = {"user": user, "key": key, "known_hosts": self.options.known_hosts}
         if self.options.ssh_port != SSH_PORT:
             access |= {"port": self.options.ssh_port}
         unread_reasons = self._verify_hosts(addresses)
         machines = self._read_nodes(addresses, access, unread_reasons)
-        return FoundRack(
-            self.options.name, access, machines, {name: self._find_switch(name, host) for name, host in at.items()}
-        )
+        boxes = {name: self._find_switch(name, host) for name, host in at.items()}
+        folder = defaults.folder_name(self.options.out.absolute().parent)
+        implied = {"rack"} if folder and self.options.name in (None, folder) else set()
+        if defaults.is_login(user) and user == own:
+            implied.add("user")
+        if key == defaults.first_key():
+            implied.add("key")
+        if self.options.known_hosts == defaults.KNOWN_HOSTS:
+            implied.add("known_hosts")
+        return FoundRack(self.options.name or folder or "rack", access, machines, boxes, frozenset(implied))
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -90,16 +105,11 @@ class Discovery:
         chosen = {
             one.name: one.address
             for one in found
-            if self._screen.confirm(f"is {one.name} ({one.address}) a node of this rack?")
+            if self._screen.confirm(
+                f"is {one.name} ({one.address}) a node of this rack?", default=one.name.lower().startswith(_SPARK)
+            )
         }
-        while not chosen:
-            text = self._ask_value("a node, as NAME=ADDRESS", "spark1=10.77.0.11")
-            name, _, address = text.partition("=")
-            if why := host_fault(name, address):
-                self._warn_operator(why)
-            else:
-                chosen[name] = address
-        return chosen
+        return rack_questions.ask_nodes(self._screen, chosen)
 
     def _verify_hosts(self, addresses: Mapping[str, str]) -> dict[str, str]:
         """Verify the identity of each host; return the reason for those without a host key."""
@@ -193,6 +203,9 @@ class Discovery:
     def _certificate(self, name: str, host: str, port: int) -> tuple[str, str]:
         """The fingerprint of the switch's certificate, and why it cannot be logged in to, if so."""
         found = offered_services(host, port)
+        if found is None and not answers(host, port):
+            where = f"; a new one is at {FACTORY_ADDRESS}, where sparkrack bootstrap switch finds it"
+            return NO_CERTIFICATE, f"nothing answers at {host}:{port}{where}"
         if found is None:
             return NO_CERTIFICATE, f"no TLS at {host}:{port}; with --plain the password would go in the clear"
         if self.options.fingerprint:
@@ -250,6 +263,9 @@ class Discovery:
             )
         for key in keys:
             self._warn_operator(f"{name}: {key.kind} {key.fingerprint}")
+        twin = self._confirmed.setdefault(keys, name)
+        if twin != name:
+            self._warn_operator(f"{name}: the same keys as {twin}; sparkrack bootstrap makes each node its own")
         return self._screen.confirm(f"are these the host keys of {name}, as its console shows them?")
 
 

@@ -25,7 +25,7 @@ class RackDraft:
     """`data`: the file's keys in their order. `notes`: what stands behind the line of a key, without `#`.
 
     `heads`: lines of comment above a key, or above all for (). `missing`: what was not found, so that the file is not
-    ready. `unrepresentable`: what exists and no key can express.
+    ready. `unrepresentable`: what exists and no key can express. `compact`: a line for each section, without heads.
     """
 
     data: dict[str, Any] = field(default_factory=dict)
@@ -33,6 +33,7 @@ class RackDraft:
     heads: dict[Path, list[str]] = field(default_factory=dict)
     missing: list[Gap] = field(default_factory=list)
     unrepresentable: list[Gap] = field(default_factory=list)
+    compact: bool = False
 
     def note(self, place: Path, text: str) -> None:
         """Put a note behind a line; a second one goes after the first."""

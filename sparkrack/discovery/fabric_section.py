@@ -8,15 +8,13 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 from typing import Any
 
 from core.model import VLAN_DEVICES, Cabling, Half
-from core.model.addressing import CARVED, pool_need
+from core.model.addressing import CARVED, POOL, candidates, pool_need
 from roles.fabric.desired import KEPT
 from roles.fabric.foreign_netplan import adoption_blocker, contents, renderers
 from roles.fabric.interface_owners import files_of_others, in_the_way, owners
 from sparkrack.discovery.draft import Gap, majority
 from sparkrack.discovery.node_facts import HalfFacts, NodeFacts
 
-DEFAULTS = (IPv4Network("192.168.100.0/24"), IPv4Network("192.168.101.0/24"))
-POOL = IPv4Network("10.100.0.0/20")
 
 
 @dataclass
@@ -101,7 +99,7 @@ def _subnets(
     highest = max((number for numbers in own.values() for number in numbers.values()), default=0)
     free = (
         net
-        for net in _candidates()
+        for net in (*candidates(), *_LARGE)
         if not _why_unfit(net, taken)
         and not any(other and other.overlaps(net) for other in nets)
         and highest < net.num_addresses - 1
@@ -116,9 +114,9 @@ def _subnets(
     keys.data["subnets"] = [str(net) for net in nets]
     if not keys.found:
         keys.notes["subnets"] = (
-            "chosen, since no address of the fabric can be kept"
+            "chosen by sparkrack init, since no address of the fabric can be kept"
             if addressed
-            else "chosen, since no node has an address on its fabric yet"
+            else "chosen by sparkrack init, which found no address on the fabric"
         )
     for half, facts in used.items():
         if len(facts.addresses) > 1:
@@ -145,10 +143,8 @@ def _write_host_numbers(keys: FabricKeys, nodes: Mapping[str, NodeFacts], own: M
         numbers.setdefault(name, rank)
 
 
-def _candidates() -> list[IPv4Network]:
-    """Subnets to choose from; the last ones have the hosts of a rack that was in one large network."""
-    small = [IPv4Network(f"10.{200 + number}.0.0/24") for number in range(20)]
-    return [*DEFAULTS, *small, *(IPv4Network(f"10.{220 + number}.0.0/16") for number in range(20))]
+_LARGE = tuple(IPv4Network(f"10.{220 + number}.0.0/16") for number in range(20))
+"""Subnets for a rack that was in one large network, whose numbers of hosts a /24 does not have."""
 
 
 def _why_unfit(net: IPv4Network, taken: Collection[IPv4Address]) -> str | None:
@@ -187,7 +183,7 @@ def _write_pool(
     keys.data["pool"] = str(POOL)
     nets = [one.network for facts in used.values() if (one := _first_address(facts))]
     if not nets:
-        keys.notes["pool"] = "chosen, since no node has an address on its fabric yet"
+        keys.notes["pool"] = "chosen by sparkrack init, which found no address on the fabric"
         return
     first = min(nets)
     need = pool_need(cabling)

@@ -13,7 +13,8 @@ from core.model.errors import ConfigProblem
 from core.util.command_error import CommandError
 from core.util.progress import ProgressObserver
 from core.util.screen import Screen
-from sparkrack.discovery.describe import FoundRack, FoundSwitch, describe
+from sparkrack.discovery import rack_questions
+from sparkrack.discovery.describe import FoundRack, FoundSwitch, describe, summary
 from sparkrack.discovery.discovery_options import DiscoveryOptions
 from sparkrack.discovery.discovery_run import Discovery
 from sparkrack.discovery.draft import RackDraft
@@ -53,7 +54,14 @@ def write_first(
     discovery = Discovery(options, screen, show_progress, strict=False)
     found = discovery.run()
     sheet = describe(found, live=False)
+    for facts in discovery.facts.values() if sheet.compact else ():
+        screen.warn(summary(facts))
+    if not found.boxes and screen.interactive:
+        cables = rack_questions.ask_cables(screen, tuple(found.nodes), _cabled(sheet))
+        sheet = describe(found.with_ports(cables), live=False)
     sheet.heads[()] = ["Written by sparkrack init; yours to edit. sparkrack check judges it without connecting."]
+    if screen.interactive:
+        sheet.data |= rack_questions.offer_sections(screen, tuple(found.nodes), discovery.facts)
     passwords = []
     for name, box in found.boxes.items():
         if management:
@@ -76,6 +84,13 @@ def write_adopted(options: DiscoveryOptions, screen: Screen, show_progress: Show
     found = changes(rack, discovery.facts, discovery.switches) if rack else ()
     written(sheet, options.out, discovery.pins, discovery.file, options.ssh_port, screen, yes=options.yes)
     return WrittenRack(sheet, rack, faults, found)
+
+
+def _cabled(sheet: RackDraft) -> set[str]:
+    """The nodes at which a cable ends, whichever end it is written at."""
+    ports = {name: node.get("ports", {}) for name, node in sheet.data["nodes"].items()}
+    ends = {end.partition("/")[0] for cables in ports.values() for end in cables.values()}
+    return ends | {name for name, cables in ports.items() if cables}
 
 
 def _propose_management(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -88,6 +88,21 @@ def _write_driver(sheet: RackDraft, nodes: Nodes) -> None:
         Gap(("driver",), f"{name}: {text}; left out, so a run leaves driver and kernel alone")
         for name, text in why.items()
     )
+
+
+def common_driver(names: Collection[str], nodes: Nodes) -> tuple[dict[str, str], str]:
+    """Return the driver and the kernel that all nodes have, as rack.yaml declares them; or why there are none, since a
+    run would install something or hold what was not read. `nodes`: those that were read."""
+    if unread := [name for name in names if name not in nodes]:
+        return {}, f"could not be read: {', '.join(unread)}"
+    found: dict[str, str] = {}
+    for name, node in nodes.items():
+        if not node.driver or not node.kernel:
+            return {}, f"driver or kernel of {name} is unknown"
+        found = found or {"version": node.driver, "kernel": node.kernel}
+        if why := _not_as(node, found):
+            return {}, f"{name}: {why}"
+    return found, ""
 
 
 def _undeclarable(nodes: Nodes) -> Iterator[tuple[str, str]]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from core.model import ConfigError, Rack, load
+from core.model import ConfigError, Rack
 from core.model.errors import ConfigProblem, printable_line
+from core.model.loader import load_text
 from core.ssh.host_keys import HostKeyError, pin
 from core.util import regular_file
 from core.util.atomic_file import write_atomic
@@ -30,13 +29,10 @@ known_hosts and rack.lock.json hold no secret."""
 
 def validated_text(content: str, out: Path) -> tuple[Rack | None, tuple[ConfigProblem, ...]]:
     """Return the rack in the text, for the folder of the file; or the output of `sparkrack check` for it."""
-    with TemporaryDirectory(prefix="sparkrack-") as folder:
-        draft = Path(folder) / "rack.yaml"
-        draft.write_text(content, encoding="utf-8")
-        try:
-            return load(draft), ()
-        except ConfigError as wrong:
-            return None, tuple(replace(fault, file=str(out)) for fault in wrong.faults)
+    try:
+        return load_text(content, str(out)), ()
+    except ConfigError as wrong:
+        return None, wrong.faults
 
 
 def written(
@@ -73,7 +69,7 @@ def written(
         raise CommandError(f"{out}: cannot be written: {fault.strerror or fault}") from None
     except HostKeyError as fault:
         raise CommandError(f"{fault}; {out} was not written") from None
-    _warn_operator(screen, f"{out}: written" + (f", and {len(pins)} host keys in {known_hosts}" if pins else ""))
+    _warn_operator(screen, f"{out}: written" + (f", and {len(pins)} host keys in {_shown(known_hosts)}" if pins else ""))
 
 
 def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> None:
@@ -93,7 +89,7 @@ def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> Non
     write_atomic(
         own, "\n".join(("# Secrets; rack.yaml, known_hosts and rack.lock.json are for git.", *missing, "")), 0o644
     )
-    _warn_operator(screen, f"{own}: written; it keeps secrets out of git")
+    _warn_operator(screen, f"{_shown(own)}: written; it keeps secrets out of git")
 
 
 def _secret_files(data: Mapping[str, Any]) -> Iterator[str]:
@@ -115,6 +111,12 @@ def _ignored(folder: Path) -> set[str]:
         if file.exists():
             found.update(regular_file.read_bytes(file, LARGEST).decode(errors="replace").splitlines())
     return found
+
+
+def _shown(path: Path) -> Path:
+    """A path from the working folder on where it is below that, so that its line stays short."""
+    folder = Path.cwd()
+    return path.relative_to(folder) if path.is_relative_to(folder) else path
 
 
 def _warn_operator(screen: Screen, text: str) -> None:

@@ -22,6 +22,13 @@ NOTES: Mapping[Path, str] = {
     ("access", "key"): "of the operator; the nodes let it in",
     ("access", "known_hosts"): "a host key that is not in it, or differs, ends the run",
 }
+COMPACT: Mapping[Path, str] = {
+    ("nodes",): "by rank, the first is the head; port 0 is the cage next to the RJ45",
+    ("driver",): "held: no update of a node changes them",
+    ("blackbox",): "what a node that dies leaves behind",
+    ("watch",): "metrics and alerts, kept on a node",
+}
+"""What stands behind the lines of a compact file."""
 HEADS: Mapping[Path, str] = {
     ("nodes",): "The order is the rank: the first is the head. Port 0 is the cage next to the RJ45.\n"
     "A cable ends at a leg of a switch (switch/cage-lane) or at the port of another node (node/port).",
@@ -37,7 +44,7 @@ HEADS: Mapping[Path, str] = {
 def text(sheet: RackDraft) -> str:
     """Return the text of the file: `sheet.data` and comments."""
     root = _block_mapping(sheet, sheet.data, ())
-    for key in list(sheet.data)[1:]:
+    for key in () if sheet.compact else list(sheet.data)[1:]:
         lines = [HEADS.get((key,), ""), *sheet.heads.get((key,), [])]
         above = "\n".join(line for line in "\n".join(lines).splitlines() if line)
         # A line that is empty but for its end stands between sections.
@@ -58,7 +65,7 @@ def _block_mapping(sheet: RackDraft, data: Mapping[str, Any], place: Path) -> Co
     for key, value in data.items():
         here = (*place, key)
         found[key] = _yaml_value(sheet, value, here)
-        note = sheet.notes.get(here) or _notes_below(sheet, here) or NOTES.get(here)
+        note = sheet.notes.get(here) or _notes_below(sheet, here) or (COMPACT if sheet.compact else NOTES).get(here)
         if note:
             found.yaml_add_eol_comment(note, key, column=0)
     return found
@@ -66,7 +73,7 @@ def _block_mapping(sheet: RackDraft, data: Mapping[str, Any], place: Path) -> Co
 
 def _yaml_value(sheet: RackDraft, value: Any, here: Path) -> Any:
     if isinstance(value, Mapping):
-        if _is_open_mapping(here) and value:
+        if _is_open_mapping(sheet, here) and value:
             return _block_mapping(sheet, value, here)
         return _flow_mapping(value)
     if isinstance(value, list):
@@ -74,15 +81,17 @@ def _yaml_value(sheet: RackDraft, value: Any, here: Path) -> Any:
     return _plain_value(value)
 
 
-def _is_open_mapping(here: Path) -> bool:
+def _is_open_mapping(sheet: RackDraft, here: Path) -> bool:
     """Whether a mapping has a line for each of its keys."""
+    if sheet.compact:
+        return here == ("nodes",)
     switch = here[:1] == ("switches",)
     return (here[:1][0] in _BLOCKS and len(here) == 1) or (switch and (len(here) == 2 or here[2:] == ("cages",)))
 
 
 def _notes_below(sheet: RackDraft, here: Path) -> str:
     """The notes of what stands in the braces of a line: they go behind it."""
-    if _is_open_mapping(here):
+    if _is_open_mapping(sheet, here):
         return ""
     return "; ".join(note for place, note in sheet.notes.items() if place[: len(here)] == here and note)
 

@@ -61,7 +61,7 @@ def ask_before(question: str, without: str) -> None:
 def ask(question: str, default: str) -> str:
     """Ask for a text."""
     with _declinable():
-        return str(click.prompt(question, default=default, err=True))
+        return str(click.prompt(question, default=default, show_default=bool(default), err=True))
 
 
 def hidden_prompt(question: str) -> SecretStr:

@@ -58,7 +58,7 @@ def half(box: HalfBox) -> str:
 
 def node(box: NodeBox) -> str:
     """Return the text below the name of a node."""
-    return f"{box.vendor} {box.address}"
+    return f"{box.vendor} {box.address}" if box.vendor else box.address
 
 
 def switch(box: SwitchBox) -> str:

@@ -34,11 +34,11 @@ class PortBox(TopologyRecord):
 
 
 class NodeBox(TopologyRecord):
-    """A node; `address` is that of its management."""
+    """A node; `address` is that of its management, `vendor` None where rack.yaml names none."""
 
     name: str
     address: str
-    vendor: str
+    vendor: str | None
     ports: tuple[PortBox, ...]
 
 

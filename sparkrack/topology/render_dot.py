@@ -131,8 +131,8 @@ def _cage_table(at: int, box: CageBox, palette: Palette) -> str:
 
 def _node_table(box: NodeBox, palette: Palette) -> str:
     ports = [f"<TR>{_port_cell(port, palette)}</TR>" for port in box.ports] or [_html_row("no cable")]
-    vendor, address = _coloured(box.vendor, palette.pale), _coloured(box.address, palette.pale)
-    name = _html_row(f"<B>{_escaped_text(box.name)}</B><BR/>{vendor}<BR/>{address}", _LEFT)
+    lines = "".join(f"<BR/>{_coloured(text, palette.pale)}" for text in (box.vendor, box.address) if text)
+    name = _html_row(f"<B>{_escaped_text(box.name)}</B>{lines}", _LEFT)
     shape = f'BORDER="1" COLOR="{palette.pale}" STYLE="ROUNDED" BGCOLOR="{palette.node}" CELLBORDER="0" CELLSPACING="4"'
     return _html_table([*ports, name], shape)
 

@@ -53,6 +53,15 @@ def offered_services(host: str, port: int) -> str | None:
         return None
 
 
+def answers(host: str, port: int) -> bool:
+    """Return whether anything takes a connection at a port."""
+    try:
+        socket.create_connection((host, port), SHOW_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
 def open_session(host: str, port: int, tls: str | None, user: str, password: SecretStr) -> ServiceOffer:
     """Log in. Raises SwitchError; LoginError when the password is not accepted."""
     make = partial(ApiSession, host, port, tls=tls, user=user, password=password)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import time
@@ -13,6 +14,8 @@ import pytest
 
 from core.model import load
 from tests import own_terminal
+from tests.generated import check
+from tests.unit.cli.replayed_terminal import lines_of_screen
 from tests.unit.discovery.shellnode import ShellNode, key_file, standing
 from tests.unit.discovery.worlds import world
 from tests.unit.model.racks import DIRECT, loaded
@@ -26,6 +29,10 @@ neighbours.nodes = lambda: ((Advertised("office-mac", "127.0.89.9"), Advertised(
 sparkrack(prog_name="sparkrack")
 """
 """The program on a network on which two machines announce ssh; nothing is sent to the network of this machine."""
+TWO_SPARKS = NEAR.replace('"office-mac", "127.0.89.9"', '"spark1", "127.0.89.11"').replace(
+    'Advertised("spark1", "127.0.89.11")), "")', 'Advertised("spark2", "127.0.89.12")), "")'
+).replace("sparkrack(prog", "neighbours.switches = lambda: ()\nsparkrack(prog")
+"""The same with two Sparks and nothing else."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,11 +52,13 @@ def nodes(tmp_path: Path) -> Iterator[dict[str, ShellNode]]:
 class Person:
     """Someone who reads and answers."""
 
-    def __init__(self, *words: str, program: tuple[str, ...] = (PROGRAM,)) -> None:
+    def __init__(
+        self, *words: str, program: tuple[str, ...] = (PROGRAM,), folder: Path | None = None, columns: int = 200, **env: str
+    ) -> None:
         self.shown = ""
         self._from = 0
-        environment = {**os.environ, "TERM": "dumb", "COLUMNS": "200"}
-        self._process, self._end = own_terminal.start([*program, *words], environment)
+        environment = {**os.environ, "TERM": "dumb", "COLUMNS": str(columns), **env}
+        self._process, self._end = own_terminal.start([*program, *words], environment, folder)
 
     def answers(self, question: str, text: str) -> None:
         until = time.monotonic() + 60
@@ -87,10 +96,11 @@ def test_a_person_confirms_each_host_key_and_says_what_no_option_says(
 ) -> None:
     person = Person(*words(tmp_path, nodes))
     person.answers("user that the nodes accept [ops]:", "me")
-    person.answers("key that they accept [~/.ssh/id_ed25519]:", str(key_file(tmp_path)))
+    person.answers("key that they accept [~/.ssh/id_", str(key_file(tmp_path)))
     for name, node in nodes.items():
         person.answers(f"are these the host keys of {name}, as its console shows them? [y/N]:", "y")
         assert f"{name}: {node.host_key.kind} {node.host_key.fingerprint}" in person.shown
+    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
     assert person.ends() == 0, person.shown
     rack = load(tmp_path / "rack.yaml")
     assert rack.access.user == "me"
@@ -108,10 +118,12 @@ def test_machines_that_no_option_names_are_asked_for(tmp_path: Path, nodes: dict
     person.answers("is office-mac (127.0.89.9) a node of this rack?", "n")
     person.answers("is spark1 (127.0.89.11) a node of this rack?", "y" if right else "n")
     if not right:
-        person.answers("a node, as NAME=ADDRESS", "spark1=ten")
-        person.answers("a node, as NAME=ADDRESS", "spark1=127.0.89.11")
+        person.answers("the first node, as ADDRESS or NAME=ADDRESS:", "spark1=ten")
+        person.answers("the first node, as ADDRESS or NAME=ADDRESS:", "127.0.89.11")
         assert "ten is not an IPv4 address" in person.shown
+    person.answers("another node, as ADDRESS or NAME=ADDRESS; - for none [-]:", "")
     person.answers("are these the host keys of spark1", "y")
+    person.answers("Also hold the driver", "")
     assert person.ends() == 0, person.shown
     assert list(load(out).nodes) == ["spark1"]
     assert (out.parent / "known_hosts").exists()
@@ -133,7 +145,99 @@ def test_a_no_to_the_difference_leaves_the_file(tmp_path: Path, nodes: dict[str,
     keys.write_text("".join(f"{name} {node.host_key.fingerprint}\n" for name, node in nodes.items()))
     more = ["--user", "me", "--key", str(key_file(tmp_path)), "--host-keys", str(keys)]
     person = Person(*words(tmp_path, nodes), *more)
+    person.answers("Also hold the driver", "n")
     person.answers("write over", "n")
     assert person.ends() == 1
     assert "-rack: mine" in person.shown
     assert (tmp_path / "rack.yaml").read_text() == "rack: mine\n"
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """An empty folder, and the home of an operator with a key."""
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    key_file(tmp_path).rename(tmp_path / "home/.ssh/id_ed25519")
+    (tmp_path / "desk").mkdir()
+    return tmp_path / "desk"
+
+
+def first_evening(desk: Path, nodes: dict[str, ShellNode]) -> Person:
+    """`sparkrack init` in an empty folder between two Sparks, to the last host key, with Enter where it does."""
+    port = str(next(iter(nodes.values())).port)
+    program = (sys.executable, "-c", TWO_SPARKS)
+    home = str(desk.parent / "home")
+    # Without SPARKRACK_WITHIN of the tests it prints its next step.
+    environment = {"HOME": home, "SPARKRACK_WITHIN": ""}
+    person = Person("init", "--ssh-port", port, program=program, folder=desk, columns=80, **environment)
+    person.answers("is spark1 (127.0.89.11) a node of this rack? [Y/n]:", "")
+    person.answers("is spark2 (127.0.89.12) a node of this rack? [Y/n]:", "")
+    person.answers("another node, as ADDRESS or NAME=ADDRESS; - for none [-]:", "")
+    person.answers("address of the switch; - for none [-]:", "")
+    person.answers("user that the nodes accept [ops]:", "")
+    person.answers("key that they accept [~/.ssh/id_ed25519]:", "")
+    person.answers("are these the host keys of spark1, as its console shows them? [y/N]:", "y")
+    person.answers("are these the host keys of spark2, as its console shows them? [y/N]:", "y")
+    return person
+
+
+def lines_of(desk: Path) -> list[str]:
+    return (desk / "rack.yaml").read_text().splitlines()
+
+
+def shown_screen(person: Person, port: int) -> str:
+    """The screen as a terminal of 80 columns has it at the end, with addresses of a rack, and without what the run of a
+    test has of its own: host keys and the port of sshd."""
+    lines = "\n".join(lines_of_screen(person.shown, 80)) + "\n"
+    lines = re.sub(r"\S+ SHA256:\S+", "ssh-ed25519 SHA256:" + "0" * 43, lines)
+    return lines.replace("127.0.89.", "10.77.0.").replace(f" --ssh-port {port}", "")
+
+
+def fits_80_columns(person: Person) -> None:
+    """No line is broken by the terminal."""
+    wide = [line for line in person.shown.splitlines() if len(line.rstrip()) > 80]
+    assert wide == []
+
+
+def test_two_sparks_and_enter_are_a_rack_of_ten_lines_that_holds_what_was_read(
+    desk: Path, nodes: dict[str, ShellNode]
+) -> None:
+    person = first_evening(desk, nodes)
+    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "")
+    assert person.ends() == 0, person.shown
+    assert person.shown.rstrip().endswith("Next, from this file to a verified rack: sparkrack up")
+    port = next(iter(nodes.values())).port
+    assert lines_of(desk) == [
+        "# Written by sparkrack init; yours to edit. sparkrack check judges it without connecting.",
+        f"access: {{user: ops, port: {port}}}",
+        "nodes: # by rank, the first is the head; port 0 is the cage next to the RJ45",
+        "  spark1: {address: 127.0.89.11, vendor: nvidia, ports: {1: spark2/1}}",
+        "  spark2: {address: 127.0.89.12, vendor: nvidia}",
+        "time: {ntp: [ntp.ubuntu.com]}",
+        "driver: {version: 580.159.03, kernel: 6.17.0-1021-nvidia} # held: no update of a node changes them",
+        "blackbox: {} # what a node that dies leaves behind",
+        "watch: {} # metrics and alerts, kept on a node",
+    ]
+    rack = load(desk / "rack.yaml")
+    assert (rack.rack, rack.topology, rack.access.known_hosts) == ("desk", "direct", desk / "known_hosts")
+    fits_80_columns(person)
+    check("docs/init.md", "terminal", shown_screen(person, port))
+
+
+def test_the_cable_between_two_sparks_that_let_no_one_in_yet_is_asked_for(
+    desk: Path, nodes: dict[str, ShellNode]
+) -> None:
+    for node in nodes.values():
+        node.sudo = False
+    person = first_evening(desk, nodes)
+    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "2")
+    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "0")
+    person.answers("port of spark2 that has it [1]:", "")
+    person.answers("Also set time servers, record a black box and watch? [Y/n]:", "n")
+    assert person.ends() == 0, person.shown
+    assert "2 is not a port of a node; write 0 or 1" in person.shown
+    assert "driver    not offered: could not be read: spark1, spark2" in person.shown
+    assert lines_of(desk)[-2:] == [
+        "  spark1: {address: 127.0.89.11, ports: {0: spark2/1}}",
+        "  spark2: {address: 127.0.89.12}",
+    ]
+    assert [str(cable.b) for cable in load(desk / "rack.yaml").cabling.cables] == ["spark2/1"]

@@ -35,3 +35,10 @@ l=
 read -r l < "$k" || [ -n "$l" ] || exit 9
 say "hostkey 0 $l"
 done
+while read -r l; do
+[ -z "$l" ] || say "owner 0 $l"
+done <<END
+$(grep -hsm 1 -- '@OWNER@' @FILES@)
+$(sed -n 's/^@LOGIN@ \([^ ]*\) .*/login \1/p' @SUDOERS@ 2>/dev/null)
+$(sed -n 's/^    User /login /p' @CLIENT@ 2>/dev/null)
+END

@@ -18,7 +18,7 @@ from sparkrack.bootstrap.node_facts import (
     look,
     parse_node_state,
 )
-from sparkrack.bootstrap.steps import CLOUD_TEXT, steps, with_name
+from sparkrack.bootstrap.steps import CLOUD_TEXT, set_up_for_another, steps, with_name
 from tests.unit.probe_output import probe_output
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHGvp0Yx9yRxkJ8y3T5oNo6h1Yq3T1r0bq9bC4m3r7aF operator"
@@ -217,3 +217,12 @@ def test_an_answer_that_is_cut_off_is_not_whole(lost: int) -> None:
 
 def test_host_keys_go_by_their_file() -> None:
     assert [str(key) for key in host_keys(f"/etc/ssh/k {KEY}\n".encode()).values()] == [KEY.removesuffix(" operator")]
+
+
+def test_a_node_that_another_user_set_up_is_not_taken_over_by_one_whom_no_file_names() -> None:
+    assert set_up_for_another(READY, "ops") == ""
+    assert set_up_for_another(replace(READY, sudoers=None), "bob") == ""
+    assert set_up_for_another(READY, "bob") == (
+        "it was set up for the user ops, and rack.yaml names none, so that would become bob, who runs this; "
+        "write access: {user: ops}, or {user: bob} to change it"
+    )

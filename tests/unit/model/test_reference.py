@@ -97,7 +97,7 @@ def test_an_editor_takes_what_is_valid(file: Any) -> None:
     ("old", "new"),
     [
         ("  overcommit_memory: 0 ", "  overcommit: 0 "),
-        ("  user: ops ", "  # "),
+        ("    address: 10.77.0.11 ", "    # "),
         ("  swap: false ", "  swap: 3 "),
         ("  log_files: 5 ", "  log_files: 0 "),
         ("lossless: none ", "lossless: some "),

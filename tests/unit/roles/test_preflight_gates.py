@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.model import Node, Rack
+from core.util.managed_file import header
+from roles.access import known_hosts
+from roles.docker import desired as docker
+from roles.fabric import desired as fabric
+from roles.memory import desired as memory
 from roles.preflight import desired, dmi
+from roles.rdma import environment
+from sparkrack.bootstrap import node_facts
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.roles.cases import OPERATIONS, read
 from tests.unit.roles.nodefacts import facts
@@ -187,3 +194,62 @@ def test_a_version_is_older_or_the_floor_is_met(one: list[int], other: list[int]
     padded = [part + [0] * (length - len(part)) for part in (one, other)]
     floor = ".".join(map(str, padded[1]))
     assert dmi.older(".".join(map(str, one)), floor) == (padded[0] < padded[1])
+
+
+UNWRITTEN = loaded(
+    "nodes:\n  spark1: {address: 10.77.0.11, ports: {1: spark2/1}}\n  spark2: {address: 10.77.0.12}\n"
+    "access: {key: ~/.ssh/id_ed25519, user: ops}\n"
+)
+"""A rack without a vendor, and without a name of its own: that is the name of its folder."""
+
+
+def test_a_node_without_a_vendor_in_rack_yaml_may_be_of_any_known_one() -> None:
+    node = UNWRITTEN.nodes["spark1"]
+    for maker in (ASUS, PGX, "NVIDIA"):
+        edits = [(f"maker 0 {ASUS}", f"maker 0 {maker}"), (f"board 0 {ASUS}", "board 0 NVIDIA")]
+        assert desired.vendor(node, facts(*edits)) is None
+    unknown = facts((f"maker 0 {ASUS}", "maker 0 Acme"), (f"board 0 {ASUS}", "board 0 Acme"))
+    assert "which no known maker of a GB10 has" in (desired.vendor(node, unknown) or "")
+    silent = facts((f"maker 0 {ASUS}", "maker 127"))
+    assert desired.vendor(node, silent) == "vendor: unknown: dmidecode is not installed"
+
+
+def test_the_floor_of_the_bios_is_that_of_the_vendor_that_the_node_reports() -> None:
+    node, old = UNWRITTEN.nodes["spark1"], ("0105.2026", "0103.2025")
+    assert "preflight.bios.asus" in (desired.bios(UNWRITTEN, node, facts(old)) or "")
+    lenovo = [(f"maker 0 {ASUS}", f"maker 0 {PGX}"), (f"board 0 {ASUS}", "board 0 NVIDIA")]
+    assert desired.bios(UNWRITTEN, node, facts(old, *lenovo)) is None
+
+
+SET_UP = "owner 0 # Written by sparkrack for the rack desk; a change here is overwritten.\nowner 0 login alice\n"
+"""What the files of another operator's run on a node report."""
+
+
+def test_a_node_of_another_name_or_user_is_refused_unless_rack_yaml_writes_them() -> None:
+    found = facts(("machine 0 aarch64\n", f"machine 0 aarch64\n{SET_UP}"))
+    assert (found.racks, found.logins) == (("desk",), ("alice",))
+    assert desired.owner(RACK, found) == [], "its name and user are written"
+    (line,) = desired.owner(UNWRITTEN, found)
+    assert line.startswith("rack: the node was set up for the rack desk, and rack.yaml is in a folder that makes its name")
+    assert line.endswith(f"write rack: desk, or rack: {UNWRITTEN.rack} to rename it")
+    access = UNWRITTEN.access.model_copy()
+    access.__pydantic_fields_set__.discard("user")
+    _, line = desired.owner(UNWRITTEN.model_copy(update={"access": access}), found)
+    assert line == (
+        "access.user: the node was set up for the user alice, and you are ops; write access: {user: alice}, or "
+        "{user: ops} to change it"
+    )
+
+
+def test_a_node_that_this_rack_and_this_user_set_up_is_not_refused() -> None:
+    own = SET_UP.replace("desk", UNWRITTEN.rack).replace("alice", "ops")
+    found = facts(("machine 0 aarch64\n", f"machine 0 aarch64\n{own}"))
+    assert desired.owner(UNWRITTEN, found) == []
+
+
+def test_the_files_that_show_an_owner_are_those_that_the_roles_write() -> None:
+    files = (known_hosts.CLIENT, fabric.KEPT, memory.DROPIN, docker.DROPIN, environment.ENV)
+    assert files == desired.OWNED
+    assert known_hosts.CLIENT == desired.CLIENT
+    assert node_facts.SUDOERS == desired.SUDOERS
+    assert desired.OWNER in header("desk")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from core.ops import host_facts
+from core.util.managed_file import header
 from roles.preflight import parse
-from roles.preflight.desired import ECN, HOTPLUG, MachineFacts, PcieLink
+from roles.preflight.desired import CLIENT, ECN, HOTPLUG, LOGIN, SUDOERS, MachineFacts, PcieLink
 from roles.preflight.facts import CMDLINE, LASTING, MACHINE_ID, NOW, OS
 from tests.unit.ops.shells import calls, rooted, run, stand_in, write
 from tests.unit.roles.nodefacts import reported
@@ -215,3 +216,14 @@ def test_the_stand_in_folder_is_really_used() -> None:
     for text in COMMANDS.values():
         for top in ("/etc/", "/run/", "/var/", "/sys/", "/proc/"):
             assert top not in rooted(text, Path("/R")).replace("/R" + top, "")
+
+
+def test_for_whom_a_node_was_set_up(tmp_path: Path) -> None:
+    assert (facts(node(tmp_path)).racks, facts(tmp_path).logins) == ((), ()), "a new node"
+    write(tmp_path, CLIENT, f"{header('desk')}\nHost spark1\n    User ops\n    Port 22\n")
+    write(tmp_path, "/etc/netplan/60-sparkrack-fabric.yaml", f"{header('desk')}\nnetwork:\n")
+    write(tmp_path, SUDOERS, f"{LOGIN} alice and become root.\nalice ALL=(ALL:ALL) NOPASSWD: ALL\n")
+    found = facts(tmp_path)
+    assert (found.racks, set(found.logins)) == (("desk",), {"alice", "ops"})
+    write(tmp_path, "/etc/sparkrack/fabric.env", f"{header('home')}\n")
+    assert facts(tmp_path).racks == ("desk", "home")
