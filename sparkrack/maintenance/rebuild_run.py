@@ -38,6 +38,10 @@ SILENT_SECONDS = 4 * 3600
 """Seconds for which alerts of a rebuild are silent at most: it may bring images and models."""
 
 
+MakeRebuild = Callable[[Environment, CommandRunner, RebuildJournal, Past | None], Rebuild]
+"""Makes the run from its surroundings and from the one that it resumes."""
+
+
 class RebuildScreen(Screen, Protocol):
     """The terminal of a rebuild, which gives way to the commands that it calls."""
 
@@ -69,11 +73,17 @@ def rebuild_hosts(
     for name in units:
         until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no state: up"
         screen.say(f"{describe_unit(rack, name)} is stopped on all its nodes {until}", err=as_json)
-    return _run_rebuild(
+    named = frozenset(containers)
+
+    def make(around: Environment, caller: CommandRunner, journal: RebuildJournal, past: Past | None) -> Rebuild:
+        return Rebuild(request, forwarded, named, around, caller, journal, past, stop_units)
+
+    return run_recorded(
+        "rebuild",
         request,
         forwarded,
-        frozenset(containers),
-        stop_units,
+        make,
+        _resume_command(request, forwarded, named, stop_units),
         workloads,
         screen,
         timeout=timeout,
@@ -82,11 +92,12 @@ def rebuild_hosts(
     )
 
 
-def _run_rebuild(
+def run_recorded(
+    verb: str,
     request: Request,
     forwarded: ForwardedOptions,
-    containers: frozenset[str],
-    stop_units: bool,
+    make: MakeRebuild,
+    again: str,
     found: dict[str, NodeWorkload],
     screen: RebuildScreen,
     *,
@@ -94,16 +105,18 @@ def _run_rebuild(
     fresh: bool,
     as_json: bool,
 ) -> RebuildReport:
-    """Run the rebuild, or resume it."""
+    """Run what `make` returns, or resume it, with lock and journal. `again`: the command that resumes it. `found`: the
+    workloads that were just read. Raises CommandError when it cannot begin.
+    """
 
     def say(text: str) -> None:
         screen.say(text, err=as_json)
 
-    own = new_holder(f"rebuild of {request.title}")
+    own = new_holder(f"{verb} of {request.title}")
     folder = state_folder(request.rack) / "rebuild"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        screen.phase("take the lock of the rebuild")
+        screen.phase(f"take the lock of the {verb}")
         with run_log() as log, exclusive(folder, own, timeout, say) as lock:
             past = None if fresh else _rebuild_to_resume(folder, request, say)
             run = past.began.run if past else own.id
@@ -117,11 +130,11 @@ def _run_rebuild(
                 caller = CommandRunner(lock, as_json=as_json)
                 look = WorkloadCache(Path(request.file), CONTAINERS, timeout, found)
                 around = _surroundings(request, forwarded, timeout, say, look, screen)
-                drill = Rebuild(request, forwarded, containers, around, caller, journal, past, stop_units)
-                rack, work = around.load(), f"rebuild of {request.title}"
+                drill = make(around, caller, journal, past)
+                rack, work = around.load(), f"{verb} of {request.title}"
                 touched = [*silences_of_nodes(rack, request.nodes), *silences_of_switches(rack, request.switches)]
                 with silenced(rack, run, work, touched, SILENT_SECONDS, say):
-                    return _run_phases(drill, own.who, _resume_command(request, forwarded, containers, stop_units))
+                    return _run_phases(verb, drill, own.who, again)
             finally:
                 journal.close()
     except BusyError as busy:
@@ -132,11 +145,11 @@ def _run_rebuild(
         raise CommandError(f"{folder}: no journal can be kept: {error.strerror}; run again") from None
 
 
-def _run_phases(drill: Rebuild, who: str, again: str) -> RebuildReport:
+def _run_phases(verb: str, drill: Rebuild, who: str, again: str) -> RebuildReport:
     begin = time.monotonic()
     resumed = drill.next if drill.past else None
     if resumed:
-        drill.around.say(f"resuming rebuild {drill.journal.run}, interrupted in phase {resumed}")
+        drill.around.say(f"resuming {verb} {drill.journal.run}, interrupted in phase {resumed}")
     with drill.caller.listening():
         result = drill.run(who)
     return RebuildReport(

@@ -246,9 +246,11 @@ class Rebuild:
         for name in units:
             self._call_command(phase_commands.stop_unit(self.request, name))
 
-    def _call_command(self, words: Sequence[str], *, keep: bool = False, machine: str | None = None) -> CommandResult:
+    def _call_command(
+        self, words: Sequence[str], *, keep: bool = False, machine: str | None = None, fine: Collection[int] = ()
+    ) -> CommandResult:
         """Call a command. Raises RebuildStoppedError unless it succeeds; kept output is evaluated by its content
-        instead.
+        instead. `fine`: further exit codes that are a success.
         """
         self.journal.write(CommandStarted(run=self.journal.run, words=tuple(words)))
         if not keep:
@@ -263,7 +265,7 @@ class Rebuild:
         self.caller.check()
         # 2: done with a warning, which the verb has shown; see `sparkrack bootstrap switch --help`.
         grouped = words[0] in ("bootstrap", "switch")
-        if done.exit not in ((0, 2) if grouped else (0,)) and not keep:
+        if done.exit not in (0, *((2,) if grouped else ()), *fine) and not keep:
             how = f"was ended by signal {-done.exit}" if done.exit < 0 else f"ended with {done.exit}"
             named = words[: 3 if words[0] == "serve" else 2 if grouped else 1]
             raise RebuildStoppedError(f"sparkrack {' '.join(named)} {how}")
