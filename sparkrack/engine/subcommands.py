@@ -17,7 +17,7 @@ from types import FrameType
 from core.util.debug_log import LOG
 from core.util.progress import WITHOUT_PROGRESS
 
-CALL = (sys.executable, "-P", "-m", "sparkrack.cli.main")
+CALL = (sys.executable, "-P", "-m", "sparkrack_start")
 """Command line of this program for a child; without the current folder on Python's path."""
 WITHIN = "SPARKRACK_WITHIN"
 """Set in the environment of a command that another command of sparkrack runs: only the outer one prints a next step."""

@@ -196,7 +196,7 @@ def test_a_recipe_becomes_a_unit_that_is_started_and_told_how_to_be_asked(folder
     done = folder.run("-y", "--serve", "qwen-recipe")
     assert done.returncode == 0, done.stderr + done.stdout
     assert folder.calls[0] == ["serve", "import", "qwen-recipe"]
-    assert folder.verbs()[1:] == [*CALLS[:4], "serve status", "apply", "status", "serve start qwen", "verify"]
+    assert folder.verbs()[1:] == [*CALLS[:4], "serve status --rack", "apply", "status", "serve start qwen", "verify"]
     assert "nodes:\n      - spark1\n" in folder.rack.read_text()
     lines = done.stdout.splitlines()
     assert lines[-2] == "unit qwen: http://127.0.0.1:8000/v1 on spark1, model qwen"
@@ -206,7 +206,7 @@ def test_a_recipe_becomes_a_unit_that_is_started_and_told_how_to_be_asked(folder
     before, text = len(folder.calls), folder.rack.read_text()
     again = folder.run("-y", "--serve", "qwen-recipe")
     assert "stands in" in again.stdout
-    assert folder.verbs(before) == ["serve import qwen-recipe", "plan", "status", "serve status"], again.stdout
+    assert folder.verbs(before) == ["serve import qwen-recipe", "plan", "status", "serve status --rack"], again.stdout
     assert (folder.rack.read_text(), again.stdout.splitlines()[-2:]) == (text, lines[-2:])
 
 
