@@ -14,6 +14,8 @@ from core.model.fields import PLAIN_API_PORT
 from core.model.loader import is_default
 from core.ops.run_lock import new_holder
 from core.routeros.errors import CheckError, SwitchError
+from core.ssh.node_shells import open_shells
+from core.ssh.own_node import own_node
 from core.util.command_error import CommandError
 from core.util.paths import state_folder
 from core.util.screen import Screen
@@ -29,7 +31,7 @@ from sparkrack.rebuild.process_lock import BusyError, exclusive
 from sparkrack.rebuild.runner import Environment, Rebuild, judge_workloads, rack_state
 from sparkrack.rebuild.wait_for_ports import HostPort
 from sparkrack.rebuild.workload_cache import WorkloadCache
-from sparkrack.rebuild.workloads import CONTAINERS, NodeWorkload, query_workloads
+from sparkrack.rebuild.workloads import ANSWER_SECONDS, CONTAINERS, NodeWorkload, query_workloads
 from switch.bootstrap.first_contact import open_session
 from switch.bootstrap.menus import FACTORY_ADDRESS, PLACEHOLDER
 from switch.bootstrap.passwords import Password
@@ -197,8 +199,13 @@ def _surroundings(
     def now() -> Rack:
         return load(file)
 
+    def own(names: Sequence[str]) -> str | None:
+        with open_shells(now(), names, ANSWER_SECONDS) as shells:
+            return own_node(shells)
+
     return Environment(
         load=now,
+        own=own,
         look=look,
         works=lambda name: switch_works(now(), name),
         ports=lambda: _host_endpoints(now(), request, forwarded),

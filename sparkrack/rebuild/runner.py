@@ -52,8 +52,8 @@ class Environment:
     """External functions of a rebuild. `load`: the rack from the current file. `look`: the current workloads of nodes;
     the second ones are asked once, even if they are booting. `works`: whether a switch already accepts our login over
     its pinned certificate, at its declared address. `ports`: the endpoints of each host. `timeout`: seconds to wait for
-    them. `say`: prints a line. `progress`: observer of what the rebuild itself does. `hidden`: nothing of that is shown
-    in the block, in which a command shows its own.
+    them. `own`: the one of these nodes that is this machine. `say`: prints a line. `progress`: observer of what the
+    rebuild itself does. `hidden`: nothing of that is shown in the block, in which a command shows its own.
     """
 
     load: Callable[[], Rack]
@@ -63,6 +63,7 @@ class Environment:
     timeout: float
     say: Callable[[str], None]
     progress: ProgressObserver = NO_PROGRESS
+    own: Callable[[Sequence[str]], str | None] = lambda _names: None
     hidden: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -183,13 +184,16 @@ class Rebuild:
         if wanted and self.request.units:
             # Those that the phase before has started; the others were stopped before, or the rebuild was refused.
             self._stop_units(running_units(self.around.look(tuple(wanted), ())))
-        for name, reason in wanted.items():
+        own = self.around.own(tuple(wanted)) if wanted else None
+        for name, reason in sorted(wanted.items(), key=lambda one: one[0] == own):
             if name in self.restarted:
                 self.around.say(
                     f"{name}: was restarted already and still asks for it: {printable_line(reason)}; left to verify"
                 )
                 continue
             self.around.say(f"{name}: is to be restarted: {printable_line(reason)}")
+            if name == own:
+                self.around.say(f"{name} is this machine: this command ends here; call it again after the boot")
             self._call_command(phase_commands.reboot(self.request, name, name in self.containers), machine=name)
             self.restarted.append(name)
         if not wanted:
