@@ -1,4 +1,4 @@
-"""Set one value in a rack file and keep every other byte of it.
+"""Set one value in a rack file, or add entries to it, and keep every other byte of it.
 
 A YAML writer would write the file with its own spaces and line breaks. So the parser only locates the value, and its
 characters are replaced there; comments, order and alignment stay.
@@ -11,9 +11,10 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,10 @@ class FileSnapshot:
         Raises ConfigError, with the line, when there is no such value, when it is no single word, or when the
         file is not what it was.
         """
-        changed = self._changed(place, value)
+        return self.write(self._changed(place, value))
+
+    def write(self, changed: bytes) -> FileSnapshot:
+        """Replace the whole file as `put` does, and give the new snapshot. Raises ConfigError."""
         with _readable(self.path):
             target = self.path.resolve(strict=True)
             now = regular_file.read_bytes(target)
@@ -58,6 +62,64 @@ class FileSnapshot:
             if changed != now:
                 self._write_file(target, changed)
         return FileSnapshot(self.path, changed)
+
+    def with_entries(self, entries: Mapping[str, Any]) -> FileSnapshot:
+        """Return the snapshot with more entries, and write nothing: a section that is not in the file is appended to
+        it, one that is gets them before its first one. Raises ConfigError when an entry is there with another value,
+        or when the file has a form that takes no further lines.
+        """
+        text = self.data.decode()
+        try:
+            node = YAML(typ="base", pure=True).compose(text)
+        except YAMLError:
+            raise self._edit_error(None, (), "is not sound YAML", "see the output of sparkrack check") from None
+        if node is None:
+            raise self._edit_error(None, (), "is empty", "write it with sparkrack init")
+        before = yaml_reader.parse(text).data
+        added: list[tuple[int, str]] = []
+        self._collect_entries(node, before, entries, (), added)
+        new = text
+        for at, lines in sorted(added, key=lambda one: one[0], reverse=True):
+            new = new[:at] + lines + new[at:]
+        after = yaml_reader.parse(new)
+        if after.problems or after.data != _merged(before, yaml_reader.parse(_block(entries, 0)).data):
+            raise self._edit_error(None, (), "takes no further entries as it is written", "add them by hand")
+        return FileSnapshot(self.path, new.encode())
+
+    def _collect_entries(
+        self, node: Node, data: Any, entries: Mapping[str, Any], place: Place, added: list[tuple[int, str]]
+    ) -> None:
+        """Append what to insert at which character, for the entries of a mapping."""
+        if absent := {key: value for key, value in entries.items() if _child_node(node, key) is None}:
+            self._insert(node, absent, place, added)
+        for key, value in entries.items():
+            below, at = _child_node(node, key), (*place, key)
+            if below is None:
+                continue
+            if isinstance(value, Mapping) and isinstance(below, MappingNode):
+                self._collect_entries(below, data[key], value, at, added)
+            elif isinstance(value, list) and isinstance(below, SequenceNode):
+                if missing := [one for one in value if one not in data[key]]:
+                    self._insert(below, missing, at, added)
+            elif data[key] != value:
+                raise self._edit_error(
+                    below.start_mark.line + 1, at, "is there with another value", "rename or remove one of the two"
+                )
+
+    def _insert(self, node: Node, value: Any, place: Place, added: list[tuple[int, str]]) -> None:
+        first = node.value[0] if isinstance(node.value, list) and node.value else None
+        start = first[0].start_mark if isinstance(first, tuple) else first.start_mark if first else None
+        if start is None or getattr(node, "flow_style", None):
+            line = node.start_mark.line + 1
+            raise self._edit_error(line, place, "takes no further lines as it is written", "write it as a block")
+        if not place:  # at the end of the file
+            text = self.data.decode()
+            added.append((len(text), ("" if text.endswith("\n") else "\n") + _block(value, 0)))
+            return
+        begin = start.index - start.column
+        # An item of a list begins behind its hyphen.
+        column = start.column if isinstance(node, MappingNode) else node.start_mark.column
+        added.append((begin, _block(value, column)))
 
     def _changed(self, place: Place, value: str) -> bytes:
         text = self.data.decode()
@@ -116,6 +178,25 @@ class FileSnapshot:
 
     def _edit_error(self, line: int | None, place: Place, what: str, right: str) -> ConfigError:
         return ConfigError([ConfigProblem(str(self.path), line, format_path(place), what, right)])
+
+
+def _block(value: Any, column: int) -> str:
+    """Return a value as lines of YAML that begin at a column."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = False, False  # type: ignore[assignment]
+    yaml.width = 4096
+    lines = StringIO()
+    yaml.dump(value, lines)
+    return "".join(f"{' ' * column}{line}" for line in lines.getvalue().splitlines(keepends=True))
+
+
+def _merged(before: Any, entries: Any) -> Any:
+    if isinstance(before, dict) and isinstance(entries, dict):
+        same = {key: _merged(before[key], value) if key in before else value for key, value in entries.items()}
+        return {**before, **same}
+    if isinstance(before, list) and isinstance(entries, list):
+        return [*(one for one in entries if one not in before), *before]
+    return entries
 
 
 def snapshot(path: str | os.PathLike[str]) -> FileSnapshot:

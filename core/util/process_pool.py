@@ -24,7 +24,8 @@ def map_processes(work: Callable[..., Result], calls: Sequence[tuple[Any, ...]],
     # Not forked from this process, whose locks and connections they would share, but from one that has only imported
     # what they need: each would take 0.7 s of CPU time for that.
     context = get_context("forkserver")
-    context.set_forkserver_preload([work.__module__])
+    # The first one finds our packages: the server of forks begins without sys.path of this process.
+    context.set_forkserver_preload(["sparkrack_start", work.__module__])
     # The server of forks may have been started where Ctrl-C was not ignored: its processes begin as it did.
     pool = ProcessPoolExecutor(
         min(most, len(calls) or 1),

@@ -172,10 +172,12 @@ def _keep_file(content: bytes, trial: PendingChange, adopted: Mapping[str, bytes
     )
 
 
-def _prove_network(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
-    """Management and fabric work, seen through a new connection."""
+def _prove_network(state: State, host: Host, script: str) -> bool:
+    """Management and fabric work, seen through a new connection; from a node itself by its way to the others."""
+    others = (other.data.get("node") for other in state.inventory.get_active_hosts() if other is not host)
+    peers = [(str(node.address), host.data.rack.access.port) for node in others if node]
     try:
-        fine, output = run_on_new_connection(host, script)
+        fine, output = run_on_new_connection(host, script, peers=peers)
     except OSError as error:
         fine, output = False, [str(error)]
     if not fine:

@@ -13,7 +13,7 @@ import click
 from sparkrack.cli.discovery_command import discovery_options, given_options, print_list
 from sparkrack.cli.next_step import next_step
 from sparkrack.discovery.first_rack_file import write_adopted
-from sparkrack.engine.subcommands import WITHIN
+from sparkrack.engine.subcommands import CALL, WITHIN
 from sparkrack.terminal.progress import ProgressDisplay, show_progress
 
 
@@ -47,7 +47,7 @@ def adopt(drift: bool, **given: Any) -> None:
 
 
 def _run_drift(out: str) -> int:
-    command = [sys.executable, "-P", "-m", "sparkrack.cli.main", "drift", "--rack", out]
+    command = [*CALL, "drift", "--rack", out]
     return subprocess.run(
         command, stdin=subprocess.DEVNULL, env={**os.environ, WITHIN: "adopt"}, check=False
     ).returncode

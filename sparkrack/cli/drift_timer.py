@@ -70,6 +70,8 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
         prom=prom.absolute() if prom else None,
     )
     made = units(about)
+    if sys.platform != "linux":
+        click.echo(f"systemd, which starts these, runs on Linux only, and this is {sys.platform}", err=True)
     if not into:
         click.echo("\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in made.items()), nl=False)
         next_step(["sparkrack", "drift", "timer", "--every", every, "--into", "."], "to write them", rack=rack)

@@ -46,7 +46,7 @@ def _lab_as_root() -> Lab:
     if sys.platform != "linux":
         raise NoLabHereError(f"the virtual rack runs on Linux only, and this is {sys.platform}")
     if os.geteuid() != 0:
-        run_again_as_root("sparkrack.cli.main")
+        run_again_as_root("sparkrack_start")
     # Only here: most of it runs on Linux only.
     from lab.lab import Lab
 

@@ -29,8 +29,9 @@ VERB_GROUPS = {
     "The first day": {
         "init": "Write the first rack.yaml",
         "adopt": "Write the rack.yaml of a rack set up by hand",
+        "up": "Bring a whole rack up, to a served model if named",
         "check": "Validate rack.yaml; connects to nothing",
-        "rebuild": "Go from factory state to a verified rack",
+        "rebuild": "Bring back hosts that are in factory state",
         "bootstrap": "Prepare new nodes and a new switch for apply",
     },
     "Serving": {

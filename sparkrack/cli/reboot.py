@@ -14,7 +14,7 @@ from core.verify.checked_roles import CHECKED_ROLES, verify_files
 from serving.options import served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
-from sparkrack.maintenance.rolling_reboot import reboot_nodes, stop_units
+from sparkrack.maintenance.rolling_reboot import reboot_nodes, restart_order, stop_units
 from sparkrack.rebuild.restart import RESTART_SECONDS
 from sparkrack.serving.recreation import COORDINATOR_SECONDS
 from sparkrack.serving.unit_run import UnitRun
@@ -62,12 +62,20 @@ def reboot(
     """
     found = load(rack)
     names = select_nodes(found, limit, "--limit")
+    names, this_machine = restart_order(found, names)
+    if this_machine:
+        click.echo(
+            f"{this_machine} is this machine: it is the last to restart, this command ends with it, and units that "
+            f"were stopped stay down. When it is up again: sparkrack verify --limit {this_machine}"
+        )
     if not yes:
         ask_before(f"Restart {', '.join(names)}, one after the other?", "-y restarts them without a question")
     stopped = stop_units(found, names, partial(_stop_unit, rack), click.echo, confirmed=stop)
     checks = verify_files(filter(found.keeps, CHECKED_ROLES))
     with show_progress(silent=False) as screen:
-        fault = reboot_nodes(found, names, checks, screen, timeout=timeout, containers=containers)
+        fault = reboot_nodes(
+            found, names, checks, screen, timeout=timeout, containers=containers, this_machine=this_machine
+        )
     if fault:
         for unit in stopped:
             click.echo(f"unit {unit} is down; `sparkrack serve start {unit}` starts it", err=True)

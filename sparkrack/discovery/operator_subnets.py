@@ -25,6 +25,8 @@ def operator_subnets(hosts: Iterable[str], session: IPv4Address | None) -> tuple
     try:
         own = list(_own_interfaces())
         sources = [_source_address(host) for host in hosts]
+    except FileNotFoundError:
+        return [], "the subnets of this machine are unknown: it has no program `ip` (iproute2 of Linux)"
     except (OSError, ValueError, subprocess.TimeoutExpired) as fault:
         return [], f"the route from this machine to the rack is unknown: {fault}"
     found: list[IPv4Network] = []

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 from core.util.debug_log import LOG
 from core.util.progress import WITHOUT_PROGRESS
 
-CALL = (sys.executable, "-P", "-m", "sparkrack.cli.main")
+CALL = (sys.executable, "-P", "-m", "sparkrack_start")
 """Command line of this program for a child; without the current folder on Python's path."""
 WITHIN = "SPARKRACK_WITHIN"
 """Set in the environment of a command that another command of sparkrack runs: only the outer one prints a next step."""
@@ -73,14 +74,31 @@ class CommandRunner:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Let each of these signals end a question in the block at once, by KeyboardInterrupt: no command runs."""
+        numbers = [
+            number
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if signal.getsignal(number) == self._on_signal
+        ]
+        for number in numbers:
+            signal.signal(number, signal.default_int_handler)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                signal.signal(number, self._on_signal)
+
     def check(self) -> None:
         """Raise InterruptedCommandError when the run is to end."""
         if self._stop:
             raise InterruptedCommandError
 
-    def call(self, words: Sequence[str], *, keep: bool = False) -> CommandResult:
-        """Call a command and wait for it; `keep`: return its stdout instead of printing it. Raises
-        InterruptedCommandError when the run was to end before; `check` reports an interruption during the call.
+    def call(self, words: Sequence[str], *, keep: bool = False, folder: Path | None = None) -> CommandResult:
+        """Call a command and wait for it; `keep`: return its stdout instead of printing it. `folder`: where it runs, if
+        not here; then it may ask although its stdout is kept. Raises InterruptedCommandError when the run was to end
+        before; `check` reports an interruption during the call.
         """
         self.check()
         begin = time.monotonic()
@@ -88,7 +106,8 @@ class CommandRunner:
         LOG.debug("calling sparkrack %s", " ".join(words))
         self._child = subprocess.Popen(
             [*CALL, *words],
-            stdin=subprocess.DEVNULL if keep else None,
+            stdin=subprocess.DEVNULL if keep and folder is None else None,
+            cwd=folder,
             env={
                 **os.environ,
                 WITHIN: "rebuild",

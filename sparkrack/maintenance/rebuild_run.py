@@ -14,6 +14,8 @@ from core.model.fields import PLAIN_API_PORT
 from core.model.loader import is_default
 from core.ops.run_lock import new_holder
 from core.routeros.errors import CheckError, SwitchError
+from core.ssh.node_shells import open_shells
+from core.ssh.own_node import own_node
 from core.util.command_error import CommandError
 from core.util.paths import state_folder
 from core.util.screen import Screen
@@ -29,13 +31,17 @@ from sparkrack.rebuild.process_lock import BusyError, exclusive
 from sparkrack.rebuild.runner import Environment, Rebuild, judge_workloads, rack_state
 from sparkrack.rebuild.wait_for_ports import HostPort
 from sparkrack.rebuild.workload_cache import WorkloadCache
-from sparkrack.rebuild.workloads import CONTAINERS, NodeWorkload, query_workloads
+from sparkrack.rebuild.workloads import ANSWER_SECONDS, CONTAINERS, NodeWorkload, query_workloads
 from switch.bootstrap.first_contact import open_session
 from switch.bootstrap.menus import FACTORY_ADDRESS, PLACEHOLDER
 from switch.bootstrap.passwords import Password
 
 SILENT_SECONDS = 4 * 3600
 """Seconds for which alerts of a rebuild are silent at most: it may bring images and models."""
+
+
+MakeRebuild = Callable[[Environment, CommandRunner, RebuildJournal, Past | None], Rebuild]
+"""Makes the run from its surroundings and from the one that it resumes."""
 
 
 class RebuildScreen(Screen, Protocol):
@@ -69,11 +75,17 @@ def rebuild_hosts(
     for name in units:
         until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no state: up"
         screen.say(f"{describe_unit(rack, name)} is stopped on all its nodes {until}", err=as_json)
-    return _run_rebuild(
+    named = frozenset(containers)
+
+    def make(around: Environment, caller: CommandRunner, journal: RebuildJournal, past: Past | None) -> Rebuild:
+        return Rebuild(request, forwarded, named, around, caller, journal, past, stop_units)
+
+    return run_recorded(
+        "rebuild",
         request,
         forwarded,
-        frozenset(containers),
-        stop_units,
+        make,
+        _resume_command(request, forwarded, named, stop_units),
         workloads,
         screen,
         timeout=timeout,
@@ -82,11 +94,12 @@ def rebuild_hosts(
     )
 
 
-def _run_rebuild(
+def run_recorded(
+    verb: str,
     request: Request,
     forwarded: ForwardedOptions,
-    containers: frozenset[str],
-    stop_units: bool,
+    make: MakeRebuild,
+    again: str,
     found: dict[str, NodeWorkload],
     screen: RebuildScreen,
     *,
@@ -94,16 +107,18 @@ def _run_rebuild(
     fresh: bool,
     as_json: bool,
 ) -> RebuildReport:
-    """Run the rebuild, or resume it."""
+    """Run what `make` returns, or resume it, with lock and journal. `again`: the command that resumes it. `found`: the
+    workloads that were just read. Raises CommandError when it cannot begin.
+    """
 
     def say(text: str) -> None:
         screen.say(text, err=as_json)
 
-    own = new_holder(f"rebuild of {request.title}")
+    own = new_holder(f"{verb} of {request.title}")
     folder = state_folder(request.rack) / "rebuild"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        screen.phase("take the lock of the rebuild")
+        screen.phase(f"take the lock of the {verb}")
         with run_log() as log, exclusive(folder, own, timeout, say) as lock:
             past = None if fresh else _rebuild_to_resume(folder, request, say)
             run = past.began.run if past else own.id
@@ -117,11 +132,11 @@ def _run_rebuild(
                 caller = CommandRunner(lock, as_json=as_json)
                 look = WorkloadCache(Path(request.file), CONTAINERS, timeout, found)
                 around = _surroundings(request, forwarded, timeout, say, look, screen)
-                drill = Rebuild(request, forwarded, containers, around, caller, journal, past, stop_units)
-                rack, work = around.load(), f"rebuild of {request.title}"
+                drill = make(around, caller, journal, past)
+                rack, work = around.load(), f"{verb} of {request.title}"
                 touched = [*silences_of_nodes(rack, request.nodes), *silences_of_switches(rack, request.switches)]
                 with silenced(rack, run, work, touched, SILENT_SECONDS, say):
-                    return _run_phases(drill, own.who, _resume_command(request, forwarded, containers, stop_units))
+                    return _run_phases(verb, drill, own.who, again)
             finally:
                 journal.close()
     except BusyError as busy:
@@ -132,11 +147,11 @@ def _run_rebuild(
         raise CommandError(f"{folder}: no journal can be kept: {error.strerror}; run again") from None
 
 
-def _run_phases(drill: Rebuild, who: str, again: str) -> RebuildReport:
+def _run_phases(verb: str, drill: Rebuild, who: str, again: str) -> RebuildReport:
     begin = time.monotonic()
     resumed = drill.next if drill.past else None
     if resumed:
-        drill.around.say(f"resuming rebuild {drill.journal.run}, interrupted in phase {resumed}")
+        drill.around.say(f"resuming {verb} {drill.journal.run}, interrupted in phase {resumed}")
     with drill.caller.listening():
         result = drill.run(who)
     return RebuildReport(
@@ -184,8 +199,13 @@ def _surroundings(
     def now() -> Rack:
         return load(file)
 
+    def own(names: Sequence[str]) -> str | None:
+        with open_shells(now(), names, ANSWER_SECONDS) as shells:
+            return own_node(shells)
+
     return Environment(
         load=now,
+        own=own,
         look=look,
         works=lambda name: switch_works(now(), name),
         ports=lambda: _host_endpoints(now(), request, forwarded),

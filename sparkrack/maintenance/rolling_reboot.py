@@ -9,6 +9,7 @@ from pathlib import Path
 
 from core.model import Rack
 from core.ssh.node_shells import open_shells
+from core.ssh.own_node import own_node
 from core.util.command_error import CommandError
 from core.util.screen import Screen
 from serving.options import served_units
@@ -51,29 +52,57 @@ def stop_units(
     return tuple(units)
 
 
+def restart_order(rack: Rack, names: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return nodes in the order of their restarts, and the one that is this machine, if any, which is the last."""
+    with open_shells(rack, names, ANSWER_SECONDS) as shells:
+        own = own_node(shells)
+    return [*(name for name in names if name != own), *([own] if own else [])], own
+
+
 def reboot_nodes(
-    rack: Rack, names: Sequence[str], checks: Sequence[Path], screen: Screen, *, timeout: int, containers: bool
+    rack: Rack,
+    names: Sequence[str],
+    checks: Sequence[Path],
+    screen: Screen,
+    *,
+    timeout: int,
+    containers: bool,
+    this_machine: str | None = None,
 ) -> NodeFault | None:
     """Restart nodes one after the other; return the fault that ended it, if any. `checks`: the files that prove a node.
-    `timeout`: seconds that a node may take. `containers`: whether containers may end. Raises CommandError.
+    `timeout`: seconds that a node may take. `containers`: whether containers may end. `this_machine`: the last node, if
+    this process runs on it, and ends with it. Raises CommandError.
     """
     with recorded_run(rack, "reboot: Restart the node") as run:
         own = run.begin(f"restart of {', '.join(names)}")
         screen.phase("take the lock of the rack")
-        with open_shells(rack, names, ANSWER_SECONDS) as shells, hold_lock(rack, own, screen.warn) as held:
-            for done, name in enumerate(names):
-                screen.phase(f"restart node {done + 1} of {len(names)}", [name])
-                one = NodeRestart(rack, name, shells[name], checks, screen, screen.say)
-                silences = silences_of_nodes(rack, [name])
-                with silenced(rack, own.id, f"restart of {name}", silences, timeout + PROVE_SECONDS, screen.warn):
-                    fault = one.run(timeout, partial(held.check_before_restart, name), containers=containers)
-                if fault:
-                    run.fail(name, fault)
-                    screen.warn(f"{name}: {fault}")
-                    left = ", ".join(names[done + 1 :]) or "none"
-                    screen.say(f"{done} of {len(names)} nodes restarted and proven; not touched: {left}")
-                    return NodeFault(name, fault)
-                if name == held.head:
-                    screen.phase("take the lock of the rack again")
-                    held.take()
-    return None
+        with open_shells(rack, names, ANSWER_SECONDS) as shells:
+            with hold_lock(rack, own, screen.warn) as held:
+                for done, name in enumerate(names):
+                    screen.phase(f"restart node {done + 1} of {len(names)}", [name])
+                    one = NodeRestart(rack, name, shells[name], checks, screen, screen.say)
+                    sure = partial(held.check_before_restart, name)
+                    if name == this_machine:
+                        fault = one.check_own(sure, containers=containers)
+                    else:
+                        silences = silences_of_nodes(rack, [name])
+                        seconds = timeout + PROVE_SECONDS
+                        with silenced(rack, own.id, f"restart of {name}", silences, seconds, screen.warn):
+                            fault = one.run(timeout, sure, containers=containers)
+                    if fault:
+                        run.fail(name, fault)
+                        screen.warn(f"{name}: {fault}")
+                        left = ", ".join(names[done + 1 :]) or "none"
+                        screen.say(f"{done} of {len(names)} nodes restarted and proven; not touched: {left}")
+                        return NodeFault(name, fault)
+                    if name == held.head and name != this_machine:
+                        screen.phase("take the lock of the rack again")
+                        held.take()
+            if this_machine is None:
+                return None
+            # The lock is given back before: nothing could do so after the restart.
+            screen.say(f"{this_machine} is this machine: this command ends with its restart")
+            fault = NodeRestart(rack, this_machine, shells[this_machine], checks, screen, screen.say).restart_own()
+        run.fail(this_machine, fault)
+        screen.warn(f"{this_machine}: {fault}")
+        return NodeFault(this_machine, fault)

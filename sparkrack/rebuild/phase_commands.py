@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.model import Rack, SecretRef
 from core.model.role import roles
@@ -111,6 +112,17 @@ def apply(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
         if together
         else (first,)
     )
+
+
+def plan(request: Request, kept: Path, *, quiet: bool) -> tuple[str, ...]:
+    """Return the plan for a whole rack, which is kept for `apply`."""
+    call = ("plan", "--rack", request.file, "--out", str(kept), *_repeated_option("--exclude", request.apart))
+    return (*call, "--quiet") if quiet else call
+
+
+def serve_status(request: Request) -> tuple[str, ...]:
+    """Return the command whose JSON has the states of the units."""
+    return ("serve", "status", "--rack", request.file, "--json")
 
 
 def reboot(request: Request, node: str, containers: bool) -> tuple[str, ...]:

@@ -44,8 +44,12 @@ def reasons(nodes: Iterable[str], status: bytes, plan: bytes | None) -> dict[str
                 raise ReasonUnknownError(
                     f"{name}: whether its driver requires a restart is unknown; see sparkrack plan"
                 )
-            notes = (event for _, event in machine.events(EventKind.NOTE) if event.action is Action.REBOOT)
-            lines = [event.detail or event.message for event in notes]
+            notes = machine.events(EventKind.NOTE)
+            lines = [
+                event.detail or event.message
+                for step, event in notes
+                if step.role == "driver" and event.action is Action.REBOOT
+            ]
         if lines or asked:
             found[name] = "; ".join(lines) or "a package or a new machine ID asks for it"
     return found

@@ -17,6 +17,8 @@ RESTART_SECONDS = 1800
 """Seconds that a node may take: a restart that brings new firmware may take a quarter of an hour."""
 POLL_SECONDS = 2.0
 """Seconds between two looks at a node that is away."""
+OWN_SECONDS = 600.0
+"""Seconds within which the restart of this machine has ended this process."""
 UNIT_CHECKS = frozenset(
     (
         "test_each_unit_is_up_or_down_as_declared",
@@ -52,16 +54,34 @@ class NodeRestart:
         """Restart the node and prove it; what is wrong, or None. `sure` raises when it must not be restarted now;
         `containers`: they may end.
         """
-        self._progress.step(self._node, "read its containers")
-        try:
-            before = str(self._shell.run(BOOT_ID).stdout)
-            if reason := self._blocker(containers=containers):
-                return reason
-        except UnreachableError as gone:
-            return f"cannot be asked: {gone.why}"
+        before, reason = self._boot_before(containers=containers)
+        if reason:
+            return reason
         sure()
         began = time.monotonic()
         return self._begin_restart() or self._wait_for_boot(before, began, timeout) or self._check_node()
+
+    def check_own(self, sure: Callable[[], None], *, containers: bool) -> str | None:
+        """Return why the node, which is this machine, must not restart now, or None. Arguments as of `run`."""
+        _, reason = self._boot_before(containers=containers)
+        if not reason:
+            sure()
+        return reason or None
+
+    def restart_own(self) -> str:
+        """Restart the node, which is this machine: the process ends with it. Return why it goes on instead."""
+        if reason := self._begin_restart():
+            return reason
+        time.sleep(OWN_SECONDS)
+        return f"this machine has not gone down within {OWN_SECONDS:g} s"
+
+    def _boot_before(self, *, containers: bool) -> tuple[str, str]:
+        """Return the ID of the present boot, and why the node must not restart; empty when it may."""
+        self._progress.step(self._node, "read its containers")
+        try:
+            return str(self._shell.run(BOOT_ID).stdout), self._blocker(containers=containers)
+        except UnreachableError as gone:
+            return "", f"cannot be asked: {gone.why}"
 
     def _blocker(self, *, containers: bool) -> str:
         """Return why the node must not restart now; empty when it may. Raises UnreachableError."""

@@ -52,8 +52,8 @@ class Environment:
     """External functions of a rebuild. `load`: the rack from the current file. `look`: the current workloads of nodes;
     the second ones are asked once, even if they are booting. `works`: whether a switch already accepts our login over
     its pinned certificate, at its declared address. `ports`: the endpoints of each host. `timeout`: seconds to wait for
-    them. `say`: prints a line. `progress`: observer of what the rebuild itself does. `hidden`: nothing of that is shown
-    in the block, in which a command shows its own.
+    them. `own`: the one of these nodes that is this machine. `say`: prints a line. `progress`: observer of what the
+    rebuild itself does. `hidden`: nothing of that is shown in the block, in which a command shows its own.
     """
 
     load: Callable[[], Rack]
@@ -63,6 +63,7 @@ class Environment:
     timeout: float
     say: Callable[[str], None]
     progress: ProgressObserver = NO_PROGRESS
+    own: Callable[[Sequence[str]], str | None] = lambda _names: None
     hidden: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
@@ -183,13 +184,16 @@ class Rebuild:
         if wanted and self.request.units:
             # Those that the phase before has started; the others were stopped before, or the rebuild was refused.
             self._stop_units(running_units(self.around.look(tuple(wanted), ())))
-        for name, reason in wanted.items():
+        own = self.around.own(tuple(wanted)) if wanted else None
+        for name, reason in sorted(wanted.items(), key=lambda one: one[0] == own):
             if name in self.restarted:
                 self.around.say(
                     f"{name}: was restarted already and still asks for it: {printable_line(reason)}; left to verify"
                 )
                 continue
             self.around.say(f"{name}: is to be restarted: {printable_line(reason)}")
+            if name == own:
+                self.around.say(f"{name} is this machine: this command ends here; call it again after the boot")
             self._call_command(phase_commands.reboot(self.request, name, name in self.containers), machine=name)
             self.restarted.append(name)
         if not wanted:
@@ -246,9 +250,11 @@ class Rebuild:
         for name in units:
             self._call_command(phase_commands.stop_unit(self.request, name))
 
-    def _call_command(self, words: Sequence[str], *, keep: bool = False, machine: str | None = None) -> CommandResult:
+    def _call_command(
+        self, words: Sequence[str], *, keep: bool = False, machine: str | None = None, fine: Collection[int] = ()
+    ) -> CommandResult:
         """Call a command. Raises RebuildStoppedError unless it succeeds; kept output is evaluated by its content
-        instead.
+        instead. `fine`: further exit codes that are a success.
         """
         self.journal.write(CommandStarted(run=self.journal.run, words=tuple(words)))
         if not keep:
@@ -263,7 +269,7 @@ class Rebuild:
         self.caller.check()
         # 2: done with a warning, which the verb has shown; see `sparkrack bootstrap switch --help`.
         grouped = words[0] in ("bootstrap", "switch")
-        if done.exit not in ((0, 2) if grouped else (0,)) and not keep:
+        if done.exit not in (0, *((2,) if grouped else ()), *fine) and not keep:
             how = f"was ended by signal {-done.exit}" if done.exit < 0 else f"ended with {done.exit}"
             named = words[: 3 if words[0] == "serve" else 2 if grouped else 1]
             raise RebuildStoppedError(f"sparkrack {' '.join(named)} {how}")

@@ -64,9 +64,14 @@ class Installed:
             timeout=SECONDS,
         )
 
+    @property
+    def site(self) -> Path:
+        """The folder into which packages are installed."""
+        return self.environment / f"lib/python{sysconfig.get_python_version()}/site-packages"
+
     def where(self, module: str) -> Path:
-        """The file of a module, as this environment imports it."""
-        done = self.run("python", "-c", f"import {module} as it; print(it.__file__)")
+        """The file of a module, as the program imports it in this environment."""
+        done = self.run("python", "-c", f"import sparkrack_start; import {module} as it; print(it.__file__)")
         assert done.returncode == 0, done.stderr
         return Path(done.stdout.strip())
 
@@ -78,24 +83,56 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     python = environment / "bin/python"
     words = ("--python", str(python), "install", "--quiet", "--no-index", "--no-deps", str(wheel))
     subprocess.run([sys.executable, "-m", "pip", *words], check=True, timeout=SECONDS)
+    found = Installed(environment, folder)
+    # Another project has packages of the same names.
+    for name in PACKAGES:
+        if name != "sparkrack":
+            (found.site / name).mkdir()
+            (found.site / name / "__init__.py").write_text('OWNER = "another project"\n')
     # What it depends on is taken from this environment. The .pth file there that names the clone is not read: only the
     # site folder of an environment is searched for .pth files.
-    site = environment / f"lib/python{sysconfig.get_python_version()}/site-packages"
-    (site / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
-    return Installed(environment, folder)
+    (found.site / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
+    return found
 
 
 def test_it_has_every_file_of_the_packages_and_of_the_project(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         content = {name: archive.read(name) for name in archive.namelist()}
     files = {str(path.relative_to(TOP)): path for path in tracked()}
-    expected = {name: path for name, path in files.items() if name.split("/")[0] in PACKAGES}
+    expected = {f"sparkrack_program/{name}": path for name, path in files.items() if name.split("/")[0] in PACKAGES}
+    expected |= {name: files[name] for name in ("sparkrack_start.py", "sparkrack_connector.py")}
     for source, target in WHEEL["force-include"].items():
         found = {name: path for name, path in files.items() if name == source or name.startswith(f"{source}/")}
         assert found, source
         expected |= {target + name.removeprefix(source): path for name, path in found.items()}
     assert {name for name in content if ".dist-info/" not in name} == expected.keys()
     assert [name for name, path in expected.items() if content[name] != path.read_bytes()] == []
+
+
+def test_every_name_that_it_installs_is_its_own(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        names = {name.split("/")[0] for name in archive.namelist()}
+    assert [name for name in names if not name.startswith("sparkrack")] == []
+
+
+@pytest.mark.parametrize("package", [name for name in PACKAGES if name != "sparkrack"])
+def test_a_package_of_another_project_stays_what_it_is(installed: Installed, package: str) -> None:
+    """Also where pyinfra loads our connector, as in each of its runs."""
+    load = "from pyinfra.api.connectors import get_all_connectors as all; assert 'routeros' in all()"
+    done = installed.run("python", "-c", f"{load}; import {package} as it; print(it.OWNER)")
+    assert (done.returncode, done.stdout) == (0, "another project\n"), done.stderr
+
+
+def test_the_connector_finds_the_packages_when_a_switch_is_used(installed: Installed) -> None:
+    load = "from pyinfra.api.connectors import get_all_connectors as all; it = all()['routeros']"
+    done = installed.run("python", "-c", f"{load}; print(*it.make_names_data('crs812'), it.handles_execution)")
+    assert (done.returncode, done.stdout) == (0, "('@routeros/crs812', {}, ['@routeros']) True\n"), done.stderr
+
+
+def test_a_command_that_another_one_calls_finds_the_packages(installed: Installed) -> None:
+    find = "import sparkrack_start, subprocess; from sparkrack.engine.subcommands import CALL"
+    done = installed.run("python", "-c", f"{find}; subprocess.run([*CALL, '--version'], check=True)")
+    assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "sparkrack,"), done.stderr
 
 
 def test_the_clone_is_not_imported(installed: Installed) -> None:
@@ -110,10 +147,12 @@ def test_version(installed: Installed) -> None:
 
 
 def test_check_of_the_example(installed: Installed) -> None:
-    example = installed.where("core").parent / "project/examples/rack.yaml"
+    example = installed.where("core").parents[1] / "examples/rack.yaml"
     done = installed.run("sparkrack", "check", "--rack", str(example))
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("8 nodes, 1 switch and 8 cables (8 to a switch), topology: through a switch\n")
+    done = installed.run("sparkrack", "topology", "--rack", str(example))
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_folder_without_a_rack_is_one_line(installed: Installed) -> None:
@@ -188,7 +227,7 @@ def test_the_lab_is_there(installed: Installed) -> None:
 
 
 def test_plain_pyinfra_reads_what_is_installed(installed: Installed, rack: Path) -> None:
-    project = installed.where("core").parent / "project"
+    project = installed.where("core").parents[1]
     done = installed.run(
         "python", "-m", "pyinfra", "inventory.py", "debug-inventory", "--json", cwd=project, RACK=str(rack)
     )

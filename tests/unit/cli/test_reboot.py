@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from core.model import SecretRef
 from core.ssh import node_shells
+from core.ssh.own_node import own_node
 from core.ssh.root_shell import RootShell
 from core.util.progress import ProgressObserver
 from core.verify.outcomes import Outcome
@@ -27,7 +28,7 @@ from sparkrack.rebuild.workloads import CONTAINERS
 from tests.unit.cli.cli_fixtures import settings
 from tests.unit.cli.terminal import ERASED, on_terminal
 from tests.unit.cli.test_unlock import OTHER, eventually
-from tests.unit.model.racks import SWITCH
+from tests.unit.model.racks import SWITCH, loaded
 
 # A node is a folder: its boot id, how many containers it has, and whether it comes back.
 SSH = """\
@@ -314,3 +315,44 @@ def test_a_terminal_shows_the_node_that_is_away(rack: Rack) -> None:
         assert screen.process.wait(60) == 1
     assert screen.seen.rindex(ERASED) > screen.seen.rindex("wait until it answers")
     assert "restart node" not in screen.out
+
+
+def this_machine(rack: Rack, name: str) -> None:
+    """Have a node show the boot ID of this machine; the machine ID is that of this machine already."""
+    (rack.folder / name / "boot").write_text(Path("/proc/sys/kernel/random/boot_id").read_text())
+
+
+def test_the_node_that_is_this_machine_restarts_last_without_the_lock_and_ends_the_command(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    this_machine(rack, "spark1")
+    noted: list[tuple[float, bool]] = []
+    monkeypatch.setattr(restart.time, "sleep", lambda seconds: noted.append((seconds, rack.lock.exists())))
+    done = rack.run()
+    assert done.exit_code == 1, "it has not ended"
+    assert rack.restarted() == ["spark2", "spark1"]
+    assert noted[-1] == (restart.OWN_SECONDS, False)
+    lines = done.output.splitlines()
+    said = next(at for at, line in enumerate(lines) if line.startswith("spark1 is this machine: it is the last"))
+    assert said < lines.index("spark2: restarts") < lines.index("spark1: restarts")
+    assert "spark1: this machine has not gone down within 600 s" in done.output
+    assert not rack.lock.exists()
+
+
+def test_this_machine_is_not_restarted_under_its_containers(rack: Rack) -> None:
+    this_machine(rack, "spark1")
+    (rack.folder / "spark1/containers").write_text("/sys/fs/cgroup/system.slice/docker-1.scope\n")
+    done = rack.run()
+    assert (done.exit_code, rack.restarted()) == (1, ["spark2"])
+    assert "1 of 2 nodes restarted and proven; not touched: none" in done.output
+
+
+@pytest.mark.parametrize("same", ["boot", "machine-id"])
+def test_one_of_the_two_ids_alone_is_not_this_machine(rack: Rack, same: str) -> None:
+    """A clone has the same machine ID, a container the same boot ID."""
+    if same == "boot":
+        this_machine(rack, "spark1")
+        cat = rack.folder / "bin/cat"
+        cat.write_text(cat.read_text().replace("*)", "/etc/machine-id) echo other;; *)"))
+    with node_shells.open_shells(loaded(SWITCH), ["spark1", "spark2"], 60) as shells:
+        assert own_node(shells) is None

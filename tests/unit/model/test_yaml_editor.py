@@ -201,3 +201,66 @@ def test_an_error_of_the_disk_is_reported_and_nothing_is_left(file: Path, monkey
 
     monkeypatch.setattr(os, "fsync", full)
     assert refused(file) == ": cannot be read or written: No space left on device; check the file and its folder"
+
+
+ENTRIES = {
+    "images": ["a/b:1"],
+    "models": {"m": {"source": "x/y"}},
+    "serving": {"units": {"u": {"engine": "vllm", "nodes": ["spark1"]}}},
+}
+ADDED = """\
+images:
+- a/b:1
+models:
+  m:
+    source: x/y
+serving:
+  units:
+    u:
+      engine: vllm
+      nodes:
+      - spark1
+"""
+
+
+def with_entries(text: str) -> str:
+    return yaml_editor.FileSnapshot(Path("rack.yaml"), text.encode()).with_entries(ENTRIES).data.decode()
+
+
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_sections_that_are_absent_are_appended(end: str) -> None:
+    assert with_entries(f"rack: one  # a comment{end}") == f"rack: one  # a comment\n{ADDED}"
+
+
+def test_entries_of_a_section_that_is_there_stand_before_its_first_one_in_its_indentation() -> None:
+    before = (
+        "images:\n  # ours\n  - z/z:1\nmodels:\n    k: {source: q}   # kept\n"
+        "serving:\n  port: 3\n  units:\n    v:\n      engine: vllm\nrack: one\n"
+    )
+    assert with_entries(before) == (
+        "images:\n  # ours\n  - a/b:1\n  - z/z:1\nmodels:\n    m:\n      source: x/y\n    k: {source: q}   # kept\n"
+        "serving:\n  port: 3\n  units:\n    u:\n      engine: vllm\n      nodes:\n      - spark1\n    v:\n"
+        "      engine: vllm\nrack: one\n"
+    )
+
+
+def test_entries_that_are_there_already_are_not_added_again() -> None:
+    assert with_entries(ADDED) == ADDED
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("images: [z]\n", ":1: images: takes no further lines as it is written"),
+        ("serving: {units: {}}\n", ":1: serving.units: takes no further lines as it is written"),
+        ("images:\n", ":2: images: is there with another value"),
+        ("models:\n  m: {source: z/z}\n", ":2: models.m.source: is there with another value"),
+        ("", "is empty"),
+        ("rack: one\n...\n", "takes no further entries as it is written"),
+        ("a: [\n", "is not sound YAML"),
+    ],
+)
+def test_a_file_that_takes_no_entries_is_refused_with_the_line(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        with_entries(text)
+    assert said in str(caught.value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import gevent
 import pytest
-from paramiko import SSHException
+from paramiko import SSHClient, SSHException
 from pyinfra.api.exceptions import ConnectError
 
 from core.ops import reconnect
@@ -79,3 +80,44 @@ def test_a_node_that_does_not_answer_in_time_is_one_error() -> None:
     with pytest.raises(OSError, match=r"^a new connection to spark1 fails: no answer within 0\.01 s$"):
         reconnect.run_on_new_connection(host, "true", 0.01)
     assert host.done == ["connected", "disconnected", "closed"]
+
+
+class Ssh(SSHClient):
+    """A client whose connection is between these two addresses."""
+
+    def __init__(self, here: str, there: str) -> None:
+        super().__init__()
+        sock = SimpleNamespace(getsockname=lambda: (here, 40000), getpeername=lambda: (there, 22))
+        self.ends: Any = SimpleNamespace(sock=sock)
+
+    def get_transport(self) -> Any:
+        return self.ends
+
+
+class Serving(Connector):
+    """A connector whose script ends well."""
+
+    def run_shell_command(self, command: Any, **options: Any) -> tuple[bool, SimpleNamespace]:
+        super().run_shell_command(command, **options)
+        return True, SimpleNamespace(stdout_lines=["out"], stderr_lines=[])
+
+
+@pytest.mark.parametrize("listens", [True, False])
+@pytest.mark.parametrize("there", ["10.77.0.11", "10.77.0.12"])
+def test_a_connection_of_a_machine_to_itself_counts_only_with_a_peer_that_answers(listens: bool, there: str) -> None:
+    class Own(Serving):
+        def __init__(self, state: object, host: Host) -> None:
+            super().__init__(state, host)
+            self.client = Ssh("10.77.0.11", there)
+
+    host: Any = Host()
+    host.connector = Own(None, host)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if not listens:
+            server.close()
+        fine, output = reconnect.run_on_new_connection(host, "true", 60, [("127.0.0.1", port)])
+    assert fine == (listens or there == "10.77.0.12")
+    if not fine:
+        assert output == ["this machine is spark1, and reaches none of 127.0.0.1"]
+    assert reconnect.run_on_new_connection(host, "true", 60) == (True, ["out"]), "the only node has no peer"

@@ -75,7 +75,14 @@ if words[:2] == ["serve", "stop"]:  # on all nodes
         left = [line for line in node.read_text().splitlines(True) if f"-{words[2]}." not in line]
         node.write_text("".join(left))
 kept = desk / f"{verb}.json"
-print(kept.read_text() if "--json" in words and kept.exists() else f"{verb} speaks")
+if "--out" in words:
+    Path(words[words.index("--out") + 1]).write_text(kept.read_text())
+for name, content in does.get("then", {}).items():
+    (desk / name).write_text(content)
+if words[:2] == ["serve", "import"]:
+    print((desk / "import.yaml").read_text(), end="")
+else:
+    print(kept.read_text() if "--json" in words and kept.exists() else f"{verb} speaks")
 sys.exit(does.get("exit", 0))
 '''
 MAIN = """\
@@ -84,9 +91,9 @@ from sparkrack.engine import subcommands
 from sparkrack.rebuild import runner
 subcommands.CALL = (sys.executable, {verb!r})
 runner.POLL_SECONDS = 0.05
-from sparkrack.maintenance import rebuild_run
+from sparkrack.maintenance import rebuild_run, up_run
 if {works!r}:
-    rebuild_run.switch_works = lambda rack, name: True
+    rebuild_run.switch_works = up_run.switch_works = lambda rack, name: True
 from sparkrack.cli.main import main
 main()
 """
@@ -98,6 +105,7 @@ class Workdir:
     def __init__(self, folder: Path, edit: Callable[[str], str] = lambda text: text) -> None:
         self.folder = folder
         self.works = False
+        self.verb = "rebuild"
         (folder / "nodes").mkdir()
         (folder / "verbs").mkdir()
         (folder / "bin").mkdir()
@@ -165,7 +173,9 @@ class Workdir:
         }
         (self.folder / "status.json").write_text(json.dumps(whole))
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the command."""
         environment = {
             **os.environ,
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
@@ -175,10 +185,17 @@ class Workdir:
             "PYTHONPATH": str(REPOSITORY),
         }
         environment.pop(WITHIN, None)
+        return environment
+
+    def command(self, *words: str) -> list[str]:
+        """The command line, of a process in which the other commands are stand-ins."""
         main = MAIN.format(verb=str(self.folder / "verb.py"), works=self.works)
+        return [sys.executable, "-c", main, self.verb, "--timeout", "20", *words]
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", main, "rebuild", "--timeout", "20", *words],
-            env=environment,
+            self.command(*words),
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

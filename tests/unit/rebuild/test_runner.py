@@ -94,7 +94,7 @@ class Rebuilt:
             progress=self.progress,  # type: ignore[arg-type]
             hidden=hidden,
         )
-        self.rebuild = Rebuild(
+        self.rebuild = more.pop("make", Rebuild)(
             request,
             more.pop("forwarded", ForwardedOptions()),
             frozenset(more.pop("containers", ())),

@@ -1,0 +1,167 @@
+"""`sparkrack up`: from a rack.yaml to a verified rack, and to a served model, with one question after one plan."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from core.model import Rack, SecretRef, load
+from core.model.loader import is_default
+from core.util.command_error import CommandError
+from serving.options import served_units
+from sparkrack.cli.next_step import next_step, print_next
+from sparkrack.cli.options import json_option, password_options, patterns, rack_option
+from sparkrack.engine.subcommands import CommandRunner
+from sparkrack.maintenance.up_run import UpRun, take_recipe
+from sparkrack.rebuild.model import RequestError, requested
+from sparkrack.rebuild.phase_commands import ForwardedOptions, units_to_start
+from sparkrack.rebuild.render import show
+from sparkrack.serving.unit_request import unit_request
+from sparkrack.terminal.progress import show_progress
+from sparkrack.terminal.prompts import has_terminal, require_consent
+from switch.bootstrap.menus import FACTORY_USER
+
+DEFAULT_WAIT_SECONDS = 600
+
+
+@click.command()
+@click.option(
+    "--serve", metavar="UNIT|RECIPE", help="Start this unit of rack.yaml, or add that of a recipe to it first."
+)
+@click.option(
+    "--registry", "registries", multiple=True, metavar="[NAME=]FOLDER|URL", help="As `serve import --registry`."
+)
+@rack_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask after the plan.")
+@click.option("--dry", is_flag=True, help="Only show what would be done.")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=patterns,
+    help="Leave out this host, which is absent, or these by a glob or a group (nodes, switches); may be given again.",
+)
+@click.option("--fresh", is_flag=True, help="Start over, even if an earlier one was interrupted or finished.")
+@click.option("--as", "login", metavar="USER", help="As `bootstrap nodes --as`.")
+@password_options("node-", "that account's")
+@click.option("--host-keys", metavar="FILE", help="As `bootstrap nodes --host-keys`.")
+@password_options("switch-", f"{FACTORY_USER}'s")
+@click.option("--switch-address", metavar="ADDRESS", help="As `bootstrap switch --address`.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 600),
+    help=f"Seconds to wait for the machines; passed on to bootstrap when given.  [default: {DEFAULT_WAIT_SECONDS}]",
+)
+@json_option
+def up(
+    serve: str | None,
+    registries: tuple[str, ...],
+    rack: Path,
+    yes: bool,
+    dry: bool,
+    exclude: tuple[str, ...],
+    fresh: bool,
+    login: str | None,
+    node_password: SecretRef | None,
+    host_keys: str | None,
+    switch_password: SecretRef | None,
+    switch_address: str | None,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Bring a whole rack up: wait, bootstrap, plan and apply, reboot, start, verify.
+
+    \b
+      sparkrack up
+      sparkrack up --serve qwen
+      sparkrack up --serve recipes/glm-5.3-flash.yaml
+      sparkrack up --dry
+
+    Where rack.yaml is absent, `init` asks for it first. Fingerprints and passwords are asked by bootstrap; then one
+    plan is shown, and one question asked; after it nothing is asked. The same command resumes after any interruption.
+    What runs goes on: a change that would end a unit or a container is refused, and only a node that asks for a restart
+    has its units stopped for it. The end has the address of the served model, and a line that asks it.
+
+    Exit 0 when everything is done and verified, or nothing is to do. With --dry 2 when something is to do. Else 1.
+    """
+    if not (yes or dry) and not has_terminal():
+        raise CommandError("there is no terminal for a prompt; pass -y, or --dry")
+    if not rack.exists() and has_terminal() and not dry:
+        _ask_for_rack_file(rack)
+    found = load(rack)
+    with show_progress(silent=as_json) as screen:
+        say = partial(screen.say, err=as_json)
+        if serve and serve not in served_units(found):
+            with screen.hidden():
+                serve = take_recipe(rack, serve, registries, say, dry=dry)
+            found = load(rack)
+        try:
+            request = requested(found, rack, (), None, True, exclude)
+        except RequestError as fault:
+            raise click.UsageError(str(fault)) from None
+        # A unit that a dry run does not add is not in the file.
+        named = (serve,) if serve in served_units(found) else ()
+        units = tuple(dict.fromkeys((*units_to_start(found, request), *named)))
+        request = request.model_copy(update={"units": units})
+        forwarded = ForwardedOptions(
+            login=login,
+            node_password=node_password,
+            host_keys=host_keys,
+            switch_password=switch_password,
+            switch_address=switch_address,
+            timeout=timeout,
+        )
+        again = _again(rack, request.apart, serve, forwarded, yes=yes)
+        wait = DEFAULT_WAIT_SECONDS if timeout is None else timeout
+        ask = None if yes else partial(require_consent, err=as_json)
+        run = UpRun(found, request, forwarded, again, ask, screen, wait, as_json)
+        if dry:
+            code = run.show()
+            report, verified = None, ""
+        else:
+            code, report = 0, None
+            verified = run.finished(fresh=fresh)
+            if not verified:
+                report = run.run(fresh=fresh)
+                code = report.code
+    if dry:
+        next_step(["sparkrack", "up"], rack=rack, silent=as_json)
+        sys.exit(code)
+    if report:
+        show(report, Console(highlight=False, markup=False, soft_wrap=True, stderr=as_json))
+        if as_json:
+            click.echo(report.model_dump_json(by_alias=True, indent=1))
+        if report.again:
+            print_next(report.again, "to resume", silent=as_json)
+            sys.exit(code)
+    else:
+        click.echo(f"nothing to do: in sync, and verified at {verified}", err=as_json)
+    _show_requests(load(rack), units, as_json=as_json)
+    next_step(["sparkrack", "status"], rack=rack, silent=as_json)
+
+
+def _ask_for_rack_file(file: Path) -> None:
+    """Have `init` ask for the rack file. Raises CommandError unless the file is ready."""
+    click.echo(f"{file}: is not there; sparkrack init asks for what it needs", err=True)
+    done = CommandRunner(None, as_json=False).call(("init", "--out", str(file)))
+    if done.exit:
+        raise CommandError(f"{file} is not ready; see above")
+
+
+def _again(rack: Path, apart: tuple[str, ...], serve: str | None, forwarded: ForwardedOptions, *, yes: bool) -> str:
+    words = ["sparkrack", "up", *(("--serve", serve) if serve else ()), *(("-y",) if yes else ())]
+    words += [word for name in apart for word in ("--exclude", name)]
+    named = () if is_default(rack) else ("--rack", str(rack))
+    return shlex.join((*words, *named, *forwarded.words()))
+
+
+def _show_requests(rack: Rack, units: tuple[str, ...], *, as_json: bool) -> None:
+    for name in units:
+        asked = unit_request(rack, served_units(rack)[name])
+        click.echo(f"unit {name}: {asked.address}, model {asked.model}", err=as_json)
+        click.echo(f"  {asked.line}", err=as_json)
