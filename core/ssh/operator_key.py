@@ -34,6 +34,11 @@ class _NoPublicHalfError(Exception):
         return b"passphrase" in self.error
 
 
+def missing_key(private: Path) -> str:
+    """Return what to do about a private key that does not exist."""
+    return f"{private} is not there; make one: ssh-keygen -t ed25519 -f {private}"
+
+
 def public_line(private: Path) -> str:
     """Return the public half in the form of authorized_keys: type, key and perhaps a comment.
 
@@ -42,7 +47,7 @@ def public_line(private: Path) -> str:
     and no agent that holds it.
     """
     if not private.is_file():
-        raise OperatorKeyError(f"access.key: {private} is not there; make one: ssh-keygen -t ed25519 -f {private}")
+        raise OperatorKeyError(f"access.key: {missing_key(private)}")
     beside = _public_key_beside(private)
     try:
         own = _public_half(private)

@@ -12,6 +12,7 @@ from core.advisories.advisories import advisory_line
 from core.model import ConfigError, Rack, image_lock, load, model_lock
 from core.model.declared_secrets import declared_secrets, missing_file, position
 from core.model.lock_file import lock_path
+from core.ssh.operator_key import missing_key
 from core.util.records import Text
 from roles.blackbox.options import BlackboxOptions, unencrypted
 from roles.watch.options import WatchOptions, unguarded
@@ -76,6 +77,8 @@ def check_rack_file(file: Path) -> CheckedFile:
     warnings = [
         f"{position(file, secret.path)}: {missing_file(secret)}" for secret in declared_secrets(rack) if secret.missing
     ]
+    if not rack.access.key.exists():
+        warnings.append(f"{position(file, ('access', 'key'))}: {missing_key(rack.access.key)}")
     warnings += _serving(file, rack)
     warnings += _releases(file, rack)
     warnings += [

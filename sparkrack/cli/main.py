@@ -142,9 +142,10 @@ class Verbs(click.Group):
 def _print_foreseeable(fault: Exception) -> int:
     """Print an error of the program's own kinds and the next step; return the exit code. Raises any other again."""
     from core.model import ConfigError, SecretError
+    from core.model.loader import is_default
     from core.util.command_error import CommandError, DeclinedError
     from lab.errors import LabError, NoLabHereError
-    from sparkrack.cli.next_step import next_step
+    from sparkrack.cli.next_step import next_step, print_next
 
     if isinstance(fault, DeclinedError):
         click.echo("ended", err=True)
@@ -157,7 +158,10 @@ def _print_foreseeable(fault: Exception) -> int:
         raise fault
     click.echo(str(fault), err=True)
     if isinstance(fault, ConfigError) and not any(Path(one.file).exists() for one in fault.faults):
-        next_step(["sparkrack", "init"])
+        missing = Path(fault.faults[0].file)
+        next_step(["sparkrack", "init", *([] if is_default(missing) else ["--out", str(missing)])])
+    elif isinstance(fault, LabError) and fault.then:
+        print_next(fault.then)
     elif not isinstance(fault, NoLabHereError):
         _print_same_again()
     return 1

@@ -165,7 +165,7 @@ def _write_switches(sheet: RackDraft, found: FoundRack, *, live: bool) -> None:
         else:
             entry |= {"port": box.port, "tls": {"sha256": box.tls}}
             if box.tls == NO_CERTIFICATE:
-                sheet.note((*place, "tls"), "no certificate yet; sparkrack bootstrap switch writes it here")
+                sheet.note((*place, "tls"), "of the switch's certificate; sparkrack bootstrap switch writes it here")
         entry |= {"user": box.user, "password": dict(box.password)}
         if box.facts is None:
             entry["model"] = box.model.board

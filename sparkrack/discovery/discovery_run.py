@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,8 +31,8 @@ from sparkrack.discovery.discovery_options import DiscoveryOptions, host_fault
 from sparkrack.discovery.host_trust import HostIdentityError, verify_host_key
 from sparkrack.discovery.node_facts import NodeFacts
 from sparkrack.discovery.switch_facts import SwitchFacts
-from switch.bootstrap.first_contact import offered_services
-from switch.bootstrap.menus import FACTORY_USER
+from switch.bootstrap.first_contact import SHOW_SECONDS, offered_services
+from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
 
 USER, KEY = "ops", "~/.ssh/id_ed25519"
 _NO_TERMINAL = "there is no terminal for a prompt"
@@ -194,7 +195,7 @@ class Discovery:
         """The fingerprint of the switch's certificate, and why it cannot be logged in to, if so."""
         found = offered_services(host, port)
         if found is None:
-            return NO_CERTIFICATE, f"no TLS at {host}:{port}; with --plain the password would go in the clear"
+            return NO_CERTIFICATE, _no_tls(host, port)
         if self.options.fingerprint:
             if found != self.options.fingerprint:
                 raise CommandError(f"{name} shows certificate {found}, not the one of --fingerprint")
@@ -251,6 +252,17 @@ class Discovery:
         for key in keys:
             self._warn_operator(f"{name}: {key.kind} {key.fingerprint}")
         return self._screen.confirm(f"are these the host keys of {name}, as its console shows them?")
+
+
+def _no_tls(host: str, port: int) -> str:
+    """Why no TLS service was found there."""
+    try:
+        socket.create_connection((host, port), SHOW_SECONDS).close()
+    except ConnectionRefusedError:
+        pass
+    except OSError:
+        return f"nothing answers at {host}:{port}; a new switch is at {FACTORY_ADDRESS}, where bootstrap finds it"
+    return f"no TLS at {host}:{port}; with --plain the password would go in the clear"
 
 
 def _variable(switch: str) -> str:

@@ -104,7 +104,7 @@ def _subnets(
                 keys.add_gap("subnets", f"half {index} of the ports has no address; {nets[index]} was chosen for it")
     keys.data["subnets"] = [str(net) for net in nets]
     if not keys.found:
-        keys.notes["subnets"] = "chosen, since no node has an address on its fabric yet"
+        keys.notes["subnets"] = "chosen by sparkrack, since no node had an address on its fabric"
     for half, facts in used.items():
         if len(facts.addresses) > 1:
             keys.add_gap("subnets", f"{half} has several addresses: {', '.join(map(str, facts.addresses))}")
@@ -170,7 +170,7 @@ def _write_pool(
     keys.data["pool"] = str(POOL)
     nets = [one.network for facts in used.values() if (one := _first_address(facts))]
     if not nets:
-        keys.notes["pool"] = "chosen, since no node has an address on its fabric yet"
+        keys.notes["pool"] = "chosen by sparkrack, since no node had an address on its fabric"
         return
     first = min(nets)
     need = pool_need(cabling)
