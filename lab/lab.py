@@ -29,6 +29,7 @@ from lab.snapshots import LabSnapshot
 from lab.switch import VirtualSwitch
 from serving.options import served_units
 
+UP = "sparkrack lab up"
 BOOT_SECONDS = 600
 """Eight nodes on two busy cores took 175 s."""
 SHUTDOWN_SECONDS = 120
@@ -68,7 +69,7 @@ class Lab:
     def layout(self) -> Layout:
         """Wiring of the rack of this lab. Raises LabError when there is no lab."""
         if not self.paths.plan.exists():
-            raise LabError(f"there is no lab in {self.paths.folder}; `sparkrack lab up` makes one")
+            raise LabError(f"there is no lab in {self.paths.folder}; `{UP}` makes one", UP)
         return Layout(load(self.paths.plan))
 
     @property
@@ -166,7 +167,7 @@ class Lab:
         """
         layout = self.layout
         if not ns.exists(self.paths.namespace):
-            raise LabError("the lab is not running; `sparkrack lab up` starts it")
+            raise LabError(f"the lab is not running; `{UP}` starts it", UP)
         if name in layout.rack.nodes:
             node = VirtualNode(name, layout, self.paths)
             node.stop()
@@ -239,7 +240,7 @@ class Lab:
     def entering(self) -> list[str]:
         """Return the words that run the command after them inside the lab's network, as who called. Raises LabError."""
         if not ns.exists(self.paths.namespace):
-            raise LabError("the lab is not running; `sparkrack lab up` starts it")
+            raise LabError(f"the lab is not running; `{UP}` starts it", UP)
         uid, gid = caller()
         user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"] if uid != os.geteuid() else []
         return ["nsenter", f"--net=/run/netns/{self.paths.namespace}", "--", *user]

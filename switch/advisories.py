@@ -44,7 +44,7 @@ def release_faults(switch: Switch, version: str) -> tuple[str, ...]:
     lines = [advisory_line(row, version) for row in known_against_release(switch, version) if row.fault]
     if switch.release is not None and version_key(version) != version_key(switch.release):
         lines.append(
-            f"it runs RouterOS {version}, rack.yaml declares release {switch.release}: sparkrack switch upgrade "
+            f"it runs RouterOS {version}, rack.yaml declares release {switch.release}: sparkrack upgrade switch "
             "--packages FOLDER"
         )
     return tuple(lines)

@@ -150,7 +150,7 @@ def _release(reading: SwitchReading) -> str | None:
         return f"the device reports RouterOS {text!r}, which is not a version"
     if found < OLDEST:
         needed = (
-            f"at least {OLDEST[0]}.{OLDEST[1]} is needed, take {current_releases(ROUTEROS)}: sparkrack switch upgrade "
+            f"at least {OLDEST[0]}.{OLDEST[1]} is needed, take {current_releases(ROUTEROS)}: sparkrack upgrade switch "
             "--packages FOLDER"
         )
         return f"the device runs RouterOS {text}; {needed}"

@@ -9,6 +9,8 @@ from core.hardware.switch_model import Breakout, CageKind, SwitchModel
 
 _LEGS_AND_SPEED = re.compile(r"\s*([0-9]{1,4})\s*[xX*×]\s*([0-9]{1,6})\s*([gG]([bB](it|ps|/s|it/s)?)?)?\s*")
 _SPEED_AND_LEGS = re.compile(r"\s*([0-9]{1,6})\s*[gG]\s*[xX*×]\s*([0-9]{1,4})\s*")
+_ONE_CHARACTER = 0.9
+"""How alike two splits are, by difflib, that differ in one character."""
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 
@@ -27,6 +29,9 @@ def suggest_breakout(model: SwitchModel, cage: str, text: str) -> tuple[str, str
     split = nearest(kind, legs, gbps)
     if (len(split.first_lanes), split.gbps) == shape:
         return "{value} is not how a split is written", f"write {split.name}"
+    speeds = {split.gbps for other in model.kinds for split in other.breakouts.values()}
+    if gbps not in speeds and (misspelled := get_close_matches(text, kind.breakouts, 1, _ONE_CHARACTER)):
+        split = kind.breakouts[misspelled[0]]
     spare = " and leave a leg without a cable" if gbps == split.gbps and legs < len(split.first_lanes) else ""
     return f"{cage} cannot be {{value}}: {_refusal_reason(model, kind, gbps)}", f"write {split.name}{spare}"
 

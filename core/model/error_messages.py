@@ -17,9 +17,15 @@ from core.model.fields import REFUSED
 
 def problems(error: ValidationError, root: type[BaseModel], spelling: Mapping[Path, str]) -> Iterator[RuleViolation]:
     """Yield one problem for each error; `spelling` has the text of unquoted values in the file."""
-    for detail in error.errors(include_url=False):
-        path = _path_in_file(detail["loc"], root)
-        yield RuleViolation(path, *_problem_and_remedy(detail, path, root, spelling))
+    found = [(detail, _path_in_file(detail["loc"], root)) for detail in error.errors(include_url=False)]
+    misspelled = {
+        (*path[:-1], near)
+        for detail, path in found
+        if detail["type"] == "extra_forbidden" and (near := _near_key(path, _declared(root, path, key=False)[0]))
+    }
+    for detail, path in found:
+        if detail["type"] != "missing" or path not in misspelled:
+            yield RuleViolation(path, *_problem_and_remedy(detail, path, root, spelling))
 
 
 def _path_in_file(location: Path, root: type[BaseModel]) -> Path:
@@ -95,9 +101,17 @@ def _explain_scalar(kind: str, value: object, text: str, example: str, *, quoted
 
 
 def _unknown(path: Path, owner: type[BaseModel] | None) -> tuple[str, str]:
-    known = [key for key in owner.model_fields if key not in ("name", "source")] if owner else []
-    near = get_close_matches(str(path[-1]), known, 1)
-    return "unknown key", f"did you mean {near[0]}?" if near else f"known keys are {', '.join(known)}"
+    near = _near_key(path, owner)
+    return "unknown key", f"did you mean {near}?" if near else f"known keys are {', '.join(_known_keys(owner))}"
+
+
+def _known_keys(owner: type[BaseModel] | None) -> list[str]:
+    return [key for key in owner.model_fields if key not in ("name", "source")] if owner else []
+
+
+def _near_key(path: Path, owner: type[BaseModel] | None) -> str:
+    """Return the known key that an unknown one was probably meant to be; empty for none."""
+    return next(iter(get_close_matches(str(path[-1]), _known_keys(owner), 1)), "")
 
 
 def _explain_choice(annotation: Any, text: str) -> tuple[str, str]:

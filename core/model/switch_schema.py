@@ -147,7 +147,7 @@ class Switch(Section):
     """A switch of a known model. `tls` False is the plain API, for first contact and the lab; other cages are left
     alone.
 
-    `release`: the RouterOS that it runs, which `sparkrack switch upgrade` installs; None: any that is supported.
+    `release`: the RouterOS that it runs, which `sparkrack upgrade switch` installs; None: any that is supported.
 
     What is None is not managed: `management` (subnets that may reach the services of the switch), `reader`,
     `time_zone`, `ntp`, `dns`, `lldp`, `syslog` and `snmp`. Rows that the file does not declare are left, but for

@@ -49,6 +49,8 @@ _KNOWN = (
 # For these the line of the opening is more useful than the line of the detection.
 _CONFLICT = re.compile(r"^(<{7}|\|{7}|>{7})( |$)|^={7}$", re.MULTILINE)
 """Conflict markers of git."""
+_NO_BREAK = re.compile(r"^[^#\n]*([\u00a0\u2007\u202f])", re.MULTILINE)
+"""A space outside of a comment that YAML does not take for one."""
 _OPENED = ("expected ',' or", "unexpected end of stream", "<stream end>", "could not find expected ':'")
 
 
@@ -61,6 +63,9 @@ def explain(error: YAMLError, text: str) -> tuple[int, str, str]:
     if conflict:
         line = text.count("\n", 0, conflict.start()) + 1
         return line, "a conflict mark of git stands here", "keep one of the two sides and remove the marks"
+    if space := _NO_BREAK.search(text):
+        line = text.count("\n", 0, space.start(1)) + 1
+        return line, f"a no-break space (U+{ord(space[1]):04X}) stands here", "write a space instead of it"
     problem = str(getattr(error, "problem", "") or "")
     mark = getattr(error, "problem_mark", None)
     opened = getattr(error, "context_mark", None)
@@ -231,6 +236,13 @@ class _Reader:
         if path is None:
             return False
         self._decorated(event, path, line)
+        if bare and not event.value and top and isinstance(top.key, str) and ":" in top.key:
+            # As in {1:spark2/1}, which YAML reads as one key without a value.
+            first, _, rest = top.key.partition(":")
+            right = f"write {truncate(f'{first}: {rest}')}" if not holds_secret(path) else "write key: value"
+            self.note(line, path, "a space is missing behind the ':'", right)
+            top.key = _NO_KEY
+            return True
         if bare:
             self.document.spelling[path] = event.value
         self._put_value(value, path, line)

@@ -92,7 +92,7 @@ class RollbackTimer:
         return (
             f"the schedule of the rollback timer did not run within {PROOF_SECONDS:.0f} s on this device with RouterOS "
             f"{release}, so nothing would undo a run that is cut off; nothing else was written. Upgrade the switch "
-            "(sparkrack switch upgrade --packages FOLDER), or look why schedules do not run (/system/scheduler/print, "
+            "(sparkrack upgrade switch --packages FOLDER), or look why schedules do not run (/system/scheduler/print, "
             "/system/device-mode/print)"
         )
 

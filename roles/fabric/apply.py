@@ -80,6 +80,10 @@ def configure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraC
     if progress.blockers or obstacles:
         yield refusals.refuse(host, *progress.blockers, *obstacles)
         return
+    if view.unread and not host.state.is_executing:
+        # Only before a run: in it, an earlier operation makes links negotiate.
+        yield refusals.fail_unknown(host, *view.unread)
+        return
     for line in _dead_now(host, view):
         announce.announce_warning(host, line, EventKind.BROKEN)
     if right:

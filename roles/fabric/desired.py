@@ -192,6 +192,13 @@ def link_problems(rack: Rack, node: Node, reports: Mapping[str, EthtoolReport]) 
     return lines
 
 
+def unread_links(rack: Rack, node: Node, reports: Mapping[str, EthtoolReport]) -> list[str]:
+    """Return cabled halves that have a link whose speed ethtool does not report: whether it is right is unknown."""
+    names = [half.interface for port in rack.cabling.ports_of(node.name) for half in port.halves]
+    up = [name for name in names if name in reports and reports[name].carrier]
+    return [f"{name}: ethtool does not report the speed of the link" for name in up if reports[name].mbps is None]
+
+
 def _address_list(state: InterfaceState) -> str:
     return ", ".join(sorted(state.addresses)) or "no address"
 

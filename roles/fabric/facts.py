@@ -78,6 +78,11 @@ class FabricFacts:
             raise ValueError(f"{SIGNALS}: {error}") from None
         return desired.link_problems(self.rack, self.node, reports)
 
+    @cached_property
+    def unread(self) -> list[str]:
+        """What ethtool does not say of the links that it reports as up."""
+        return desired.unread_links(self.rack, self.node, parse_ethtool_of_all(self.reading.text(SIGNALS)))
+
     def still_dead(self, earlier: list[str]) -> list[str]:
         """Those of the earlier problems of the links that this reading does not disprove, and new ones. Only a link
         that ethtool reports as up, with its speed, disproves a problem."""

@@ -18,7 +18,7 @@ from sparkrack.cli.next_step import after_plan
 from sparkrack.cli.options import json_option, quiet_option, rack_option, selection_options
 from sparkrack.drift import history
 from sparkrack.drift.compare import compare_runs as came_and_went
-from sparkrack.drift.findings import Drift, drift_of
+from sparkrack.drift.findings import Drift, FindingKind, drift_of
 from sparkrack.drift.markdown import markdown
 from sparkrack.drift.render import show_drift
 from sparkrack.terminal.progress import show_progress, warn
@@ -92,7 +92,10 @@ def drift(
     _print_drift(made, as_json=as_json, as_markdown=as_markdown, quiet=quiet)
     after_plan(
         plan,
-        ["sparkrack", {0: "verify", 1: "drift", 2: "plan"}[made.code]],
+        [
+            "sparkrack",
+            {0: "verify", 1: "drift", 2: "plan" if made.counts[FindingKind.DECLARED] else "verify"}[made.code],
+        ],
         rack=rack,
         limit=limit,
         exclude=exclude,

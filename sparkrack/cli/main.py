@@ -32,7 +32,6 @@ VERB_GROUPS = {
         "up": "Bring a whole rack up, to a served model if named",
         "check": "Validate rack.yaml; connects to nothing",
         "rebuild": "Bring back hosts that are in factory state",
-        "bootstrap": "Prepare new nodes and a new switch for apply",
     },
     "Serving": {
         "serve": "Start, stop and watch served models",
@@ -45,8 +44,9 @@ VERB_GROUPS = {
         "unlock": "Remove the lock of a run that ended",
     },
     "Rarely": {
-        "driver": "Take a node to a newer driver",
-        "switch": "Back up, restore and upgrade the switch",
+        "bootstrap": "Prepare new nodes and a new switch for apply",
+        "upgrade": "Upgrade a node's driver, or the switch",
+        "switch": "Restore the switch, or give it a new password",
         "seed": "Write cloud-init data for the first boot of nodes",
         "drill": "End the boot of a node on purpose, and judge it",
         "accept": "Read which claims about the hardware hold here",
@@ -60,6 +60,9 @@ called and not for `--help`: all modules together take a second.
 """
 
 VERBS = {name: text for verbs in VERB_GROUPS.values() for name, text in verbs.items()}
+
+MOVED = {("driver",): "upgrade driver", ("switch", "upgrade"): "upgrade switch"}
+"""First words that a command line once had, and the verb that it has now."""
 
 _LONGEST_VERB = max(map(len, VERBS))
 
@@ -90,6 +93,9 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest verb in the error about an unknown one: click itself knows only commands that are loaded."""
+        for old, new in MOVED.items():
+            if tuple(args[: len(old)]) == old:
+                raise click.UsageError(f"'{' '.join(old)}' is now 'sparkrack {new}'.", ctx)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as fault:
@@ -143,9 +149,10 @@ class Verbs(click.Group):
 def _print_foreseeable(fault: Exception) -> int:
     """Print an error of the program's own kinds and the next step; return the exit code. Raises any other again."""
     from core.model import ConfigError, SecretError
+    from core.model.loader import is_default
     from core.util.command_error import CommandError, DeclinedError
     from lab.errors import LabError, NoLabHereError
-    from sparkrack.cli.next_step import next_step
+    from sparkrack.cli.next_step import next_step, print_next
 
     if isinstance(fault, DeclinedError):
         click.echo("ended", err=True)
@@ -158,7 +165,10 @@ def _print_foreseeable(fault: Exception) -> int:
         raise fault
     click.echo(str(fault), err=True)
     if isinstance(fault, ConfigError) and not any(Path(one.file).exists() for one in fault.faults):
-        next_step(["sparkrack", "init"])
+        missing = Path(fault.faults[0].file)
+        next_step(["sparkrack", "init", *([] if is_default(missing) else ["--out", str(missing)])])
+    elif isinstance(fault, LabError) and fault.then:
+        print_next(fault.then)
     elif not isinstance(fault, NoLabHereError):
         _print_same_again()
     return 1
@@ -189,13 +199,19 @@ def _verbose_option() -> click.Option:
 
 
 def accept_verbose(command: click.Command) -> click.Command:
-    """Let a command, and those below it, take -v as `sparkrack` itself does."""
+    """Let a command, and those below it, take -v as `sparkrack` itself does, and show the line of each whole."""
     if not any("--verbose" in option.opts for option in command.params):
         command.params.append(_verbose_option())
     if isinstance(command, click.Group):
         for below in command.commands.values():
+            # click by itself cuts it to what is left of one line
+            below.short_help = below.short_help or _first_sentence(below.help or "")
             accept_verbose(below)
     return command
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].removesuffix(".")
 
 
 def called_verb(words: Sequence[str]) -> str:

@@ -28,6 +28,7 @@ from sparkrack.terminal.startup_notice import loading
 @rack_option
 @selection_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Keep the plan, for `sparkrack apply`.")
+@click.option("--full", is_flag=True, help="Show each machine by itself, and new files whole.")
 @no_nodes_option(UNASKED_HELP)
 @json_option
 @quiet_option
@@ -37,15 +38,19 @@ def plan(
     exclude: tuple[str, ...],
     only: tuple[str, ...],
     out: Path | None,
+    full: bool,
     no_nodes: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show what a run would change, machine by machine: old -> new, files as diffs, restarts with their reason.
+    """Show what a run would change: old -> new, files as diffs, restarts with their reason.
 
     \b
       sparkrack plan --limit spark2 --only fabric
       sparkrack plan --out today.plan && sparkrack apply today.plan
+
+    A long plan begins with a summary. Machines whose changes are alike are shown together: a line that is not the same
+    on all of them names its machines. Of a new file 20 lines are shown.
 
     Every operation is evaluated to its end and nothing is sent that changes anything. What a step that is still to be
     done will make visible (an image list before docker runs) is reported as unknown.
@@ -69,7 +74,7 @@ def plan(
     if as_json:
         click.echo(made.model_dump_json(by_alias=True, indent=1))
     else:
-        show_plan(made, quiet=quiet)
+        show_plan(made, quiet=quiet, full=full)
     given: dict[str, Any] = {"rack": rack, "limit": limit, "exclude": exclude, "only": only, "silent": as_json or quiet}
     if made.code == 2 and out:
         next_step(["sparkrack", "apply", str(out)], rack=rack, silent=as_json or quiet)

@@ -67,7 +67,7 @@ DEFAULT_WAIT_SECONDS = 600
     "--packages",
     type=click.Path(path_type=Path, readable=False),
     metavar="FOLDER",
-    help="As `switch upgrade --packages`: upgrade the switch first.",
+    help="As `upgrade switch --packages`: upgrade the switch first.",
 )
 @click.option(
     "--timeout",

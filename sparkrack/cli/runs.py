@@ -23,7 +23,7 @@ from sparkrack.status.runs import list_runs, read_log, run_detail
 @click.option("--log", "as_log", is_flag=True, help="Print the debug log of the run instead.")
 def runs(run: str | None, rack: Path, as_json: bool, as_log: bool) -> None:
     """List the runs that this machine has a journal of, the newest first; with ID, show one run step by step.
-    `apply`, `bootstrap`, `driver release`, `reboot`, `serve start` and its like, and `switch restore` keep a journal
+    `apply`, `bootstrap`, `upgrade driver`, `reboot`, `serve start` and its like, and `switch restore` keep a journal
     and a debug log.
 
     \b

@@ -15,7 +15,7 @@ from core.util.paths import state_folder
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
 from sparkrack.status.build import build_status
-from sparkrack.status.collect_answers import collect_answers
+from sparkrack.status.collect_answers import NoAnswer, collect_answers
 from sparkrack.status.first_contact import first_contact
 from sparkrack.status.render import WIDTH, show
 from sparkrack.terminal.progress import show_progress
@@ -52,6 +52,9 @@ def status(rack: Path, limit: tuple[str, ...], exclude: tuple[str, ...], as_json
         show(now, Console(highlight=False, markup=False, width=width), quiet=quiet)
     if words := first_contact(found, answers):
         next_step(["sparkrack", *words], "for the first contact", rack=rack, silent=as_json or quiet)
+    elif all(isinstance(answer, NoAnswer) for answer in answers.values()):
+        given = {"rack": rack, "limit": limit, "exclude": exclude, "silent": as_json or quiet}
+        next_step(["sparkrack", "status"], "when a host answers", **given)
     else:
         next_step(["sparkrack", "drift"], rack=rack, limit=limit, exclude=exclude, silent=as_json or quiet)
     sys.exit(now.code)

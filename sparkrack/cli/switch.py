@@ -11,7 +11,6 @@ from core.model import Rack, Switch, load
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import no_lock_option, no_nodes_option, rack_option, switch_argument, switches
 from sparkrack.cli.switch_password import password
-from sparkrack.cli.switch_upgrade import upgrade
 from sparkrack.maintenance.switch_restore import RestoreOptions, RestoreResult, list_backups, restore_switch
 from sparkrack.terminal.progress import show_progress
 from switch import backup
@@ -27,7 +26,6 @@ def switch() -> None:
 
 
 switch.add_command(password)
-switch.add_command(upgrade)
 
 
 def _complete_first_word(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -13,7 +13,7 @@ from core.model.selection import select
 from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import json_option, patterns, rack_option
+from sparkrack.cli.options import json_option, patterns, quiet_option, rack_option
 from sparkrack.terminal.progress import show_progress
 from sparkrack.topology import render_mermaid, render_svg, render_text
 from sparkrack.topology.build import draw
@@ -39,7 +39,10 @@ from sparkrack.topology.model import Topology
     help="Only the cables of this host, or these by a glob or a group (nodes, switches); may be given again.",
 )
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file.")
-def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tuple[str, ...], out: Path | None) -> None:
+@quiet_option
+def topology(
+    rack: Path, form: str | None, as_json: bool, seen: bool, limit: tuple[str, ...], out: Path | None, quiet: bool
+) -> None:
     """Draw nodes, halves, cages, legs and cables, with their lanes, speeds, addresses and MTU.
 
     Without --seen nothing is connected to. With it, exit 2 when something is not as declared, and 1 when anything
@@ -52,22 +55,24 @@ def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tup
     """
     if as_json and form:
         raise CommandError("--json and --format are two formats; pass one of them")
+    if quiet and (out or form not in (None, "text")):
+        raise CommandError("--quiet is for the text on the screen; omit --format and --out")
     found = load(rack)
     machines = select(found, limit).machines
     observations = None
     if seen:
-        with show_progress(silent=as_json) as progress:
+        with show_progress(silent=as_json or quiet) as progress:
             observations = collect_observations(found, machines, progress=progress)
     picture = draw(found, observations, machines)
-    _show_topology(picture, "json" if as_json else form or "text", out)
+    _show_topology(picture, "json" if as_json else form or "text", out, quiet=quiet)
     command = ["sparkrack", "drift"] if seen else ["sparkrack", "topology", "--seen"]
-    next_step(command, rack=rack, limit=limit, silent=as_json)
+    next_step(command, rack=rack, limit=limit, silent=as_json or quiet)
     sys.exit(picture.exit)
 
 
-def _show_topology(picture: Topology, form: str, out: Path | None) -> None:
+def _show_topology(picture: Topology, form: str, out: Path | None, *, quiet: bool) -> None:
     if form == "text" and out is None:
-        render_text.render(picture, Console(highlight=False))
+        render_text.render(picture, Console(highlight=False), quiet=quiet)
         return
     written = {
         "text": render_text.plain,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from core.model.errors import printable
 from core.util.tables import print_sentence
 from sparkrack.drift.findings import Comparison, Drift, DriftFinding, FindingKind, Since
 from sparkrack.drift.labels import TITLES, difference, sentence, total
+from sparkrack.engine.alike_hosts import Entry, content_entries, group_hosts, key_of, merge_hosts, show_row
 
 _STYLES: Mapping[FindingKind, str] = {
     FindingKind.DECLARED: "yellow",
@@ -30,10 +30,12 @@ def show_drift(drift: Drift, *, quiet: bool = False) -> None:
         machines = [machine for machine in drift.hosts if _has_finding(machine, kind)]
         if quiet and kind is FindingKind.UNMANAGED:
             continue
-        if machines and not quiet:
+        if quiet:
+            for machine in machines:
+                _show_problems(console, machine, kind)
+        elif machines:
             console.print(title, style="bold")
-        for machine in machines:
-            _machine(console, machine, kind, quiet)
+            _show_findings(console, machines, kind, [machine.name for machine in drift.hosts])
     if drift.since:
         _show_since(console, drift.since)
     print_sentence(console, total(drift), "bold")
@@ -43,24 +45,32 @@ def _has_finding(machine: Comparison, kind: FindingKind) -> bool:
     return any(True for _ in machine.found(kind)) or (kind is FindingKind.UNKNOWN and bool(machine.reason))
 
 
-def _machine(console: Console, machine: Comparison, kind: FindingKind, quiet: bool) -> None:
+def _show_problems(console: Console, machine: Comparison, kind: FindingKind) -> None:
     if kind is FindingKind.UNKNOWN and machine.reason:
-        start = "" if quiet else "  "
-        print_sentence(console, f"{start}{machine.name}: unreachable: {printable(machine.reason)}", "red")
-    elif not quiet:
-        console.print(f"  {machine.name}")
+        print_sentence(console, f"{machine.name}: unreachable: {printable(machine.reason)}", "red")
     for role, finding in machine.found(kind):
-        if quiet:
-            print_sentence(console, f"{machine.name} {role}: {sentence(finding)}", _STYLES[kind])
-        else:
-            _finding(console, role, finding)
+        print_sentence(console, f"{machine.name} {role}: {sentence(finding)}", _STYLES[kind])
 
 
-def _finding(console: Console, role: str, finding: DriftFinding) -> None:
-    print_sentence(console, f"    {role}: {sentence(finding)}", _STYLES[finding.kind])
-    for text in finding.diff:
-        style = "green" if text.startswith("+") else "red" if text.startswith("-") else "dim"
-        console.print(Text(f"      {printable(text)}", style=style))
+def _show_findings(console: Console, machines: Sequence[Comparison], kind: FindingKind, names: Sequence[str]) -> None:
+    """Print the findings of one kind, those of machines that are alike together. `names`: of all machines."""
+    for machine in machines:
+        if kind is FindingKind.UNKNOWN and machine.reason:
+            print_sentence(console, f"  {machine.name}: unreachable: {printable(machine.reason)}", "red")
+    entries = {
+        machine.name: found
+        for machine in machines
+        if (found := tuple(_entry(role, finding, names) for role, finding in machine.found(kind)))
+    }
+    for group in group_hosts(entries):
+        print_sentence(console, f"  {', '.join(group)}")
+        for row in merge_hosts({name: entries[name] for name in group}):
+            show_row(console, row, group, 2, full=True)
+
+
+def _entry(role: str, finding: DriftFinding, names: Sequence[str]) -> Entry:
+    text = f"{role}: {sentence(finding)}"
+    return Entry(text, key_of(text, names), "event", _STYLES[finding.kind], content_entries(finding.diff, names))
 
 
 def _show_since(console: Console, since: Since) -> None:

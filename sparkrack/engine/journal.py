@@ -159,11 +159,17 @@ class RunJournal:
             remove_journal(old)
         self.path = folder / f"{run}.ndjson"
         self.run = run
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600)
+        # It gets its name when it is locked: until then a reader would take it for that of a run that ended.
+        unlocked = folder / f".{run}.new"
+        self._file = os.open(unlocked, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600)
         # The kernel releases it when this process ends, however it ends: `sparkrack runs` knows by it what is in
         # progress. Without it, where a file system has no locks, the run is unknown there until it has an end.
         with suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            os.link(unlocked, self.path)  # unlike a rename, never over another file
+        finally:
+            unlocked.unlink()
 
     def write(self, line: Line) -> None:
         """One line, at once and whole. Raises OSError, after which no line is whole."""

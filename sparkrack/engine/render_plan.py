@@ -1,8 +1,8 @@
-"""A plan as text."""
+"""A plan as text: a summary, then the changes, of hosts that are alike once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from rich.console import Console
@@ -11,7 +11,8 @@ from rich.text import Text
 from core.model.errors import printable
 from core.util.event import Action, EventKind
 from core.util.tables import print_sentence
-from sparkrack.engine.plan import HostPlan, HostState, Message, OperationPlan, Plan
+from sparkrack.engine.alike_hosts import Entry, Row, content_entries, group_hosts, key_of, merge_hosts, show_row
+from sparkrack.engine.plan import CHANGES, HostPlan, HostState, Message, OperationPlan, Plan
 
 MARKS: Mapping[EventKind, tuple[str, str]] = {
     EventKind.CHANGE: ("~ ", "yellow"),
@@ -27,16 +28,61 @@ MARKS: Mapping[EventKind, tuple[str, str]] = {
 }
 """Mark and colour of each kind of line. The words alone carry all information."""
 
+LEGEND = {
+    "~": "changes",
+    "+": "adds",
+    "-": "removes",
+    "!": "starts, restarts, reloads, stops",
+    ">": "disturbs",
+}
+"""The marks, in the order of the legend."""
+
+SUMMARISED_LINES = 20
+"""A plan of so few lines has no summary: it is one."""
+_NAMED = 3
+"""Subjects that a summary names of what a run stops or removes. What it starts or restarts is named whole."""
+
 _FILES = {Action.CREATE: "+", Action.MODIFY: "~", Action.REMOVE: "-"}
 _LOUD = (EventKind.REFUSED, EventKind.UNKNOWN, EventKind.BROKEN)
+_ENDS = frozenset(
+    {
+        Action.REMOVE,
+        Action.MOVE,
+        Action.STOP,
+        Action.STOP_AND_MASK,
+        Action.STOP_AND_REMOVE,
+        Action.DISABLE,
+        Action.SWAPOFF,
+        Action.RELEASE,
+        Action.REVOKE_LOGIN,
+    }
+)
+"""Changes that take something away, which a summary names."""
+_DISTURBS_NOTHING = "disturbs nothing"
 
 
-def show_plan(plan: Plan, *, quiet: bool = False, console: Console | None = None) -> None:
-    """Print a plan as text: by host, then by role; the last line has the counts."""
+def show_plan(plan: Plan, *, quiet: bool = False, full: bool = False, console: Console | None = None) -> None:
+    """Print a plan as text: a summary, then what is changed by group of hosts that are alike, then by role; the last
+    line has the counts. `full`: each host by itself, and new files whole.
+    """
     console = console or Console(highlight=False, markup=False, soft_wrap=True)
-    for machine in plan.hosts:
-        if machine.state is not HostState.IN_SYNC or machine.operations:
-            _machine(console, machine, quiet)
+    shown = [host for host in plan.hosts if host.state is not HostState.IN_SYNC or host.operations]
+    if quiet:
+        for host in shown:
+            _show_problems(console, host)
+    else:
+        names = [host.name for host in plan.hosts]
+        groups = _group(shown, names)
+        blocks = [(group, _rows(group, names)) for group in ([[host] for host in shown] if full else groups)]
+        if sum(len(row.texts) for _, rows in blocks for top in rows for row in top.all_rows()) > SUMMARISED_LINES:
+            for group in groups:
+                _show_summary(console, group)
+            print_sentence(console, total(plan), "bold")
+            console.print()
+        if marks := _legend(shown):
+            print_sentence(console, marks, "dim")
+        for group, rows in blocks:
+            _show_changes(console, group, rows, full=full)
     print_sentence(console, total(plan), "bold")
 
 
@@ -44,34 +90,6 @@ def total(plan: Plan) -> str:
     """The last line: how many machines, changes and unknowns."""
     hosts, unknown = len(plan.hosts), len(plan.unknown_hosts)
     return f"{_counted_word(hosts, 'host')}, {_counted_word(plan.changes, 'change')}, {unknown} unknown"
-
-
-def _counted_word(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _machine(console: Console, machine: HostPlan, quiet: bool) -> None:
-    if machine.state is HostState.UNREACHABLE:
-        print_sentence(console, f"{machine.name}: unreachable: {printable(machine.reason)}", "red")
-        return
-    if quiet:
-        for _, message in machine.events(*_LOUD):
-            print_sentence(console, Text(f"{machine.name}: ").append(line(message)))
-        return
-    console.print(f"{machine.name}: {machine.state}", style="bold")
-    for role, steps in groupby(machine.operations, key=lambda step: step.role):
-        console.print(f"  {role}")
-        for step in steps:
-            _show_operation(console, step)
-
-
-def _show_operation(console: Console, step: OperationPlan) -> None:
-    print_sentence(console, f"    {step.title}")
-    for message in step.events:
-        print_sentence(console, Text("      ").append(line(message)))
-        for text in message.diff:
-            style = "green" if text.startswith("+") else "red" if text.startswith("-") else "dim"
-            console.print(Text(f"        {printable(text)}", style=style))
 
 
 def line(message: Message) -> Text:
@@ -83,3 +101,147 @@ def line(message: Message) -> Text:
     elif message.menu is not None and message.kind is EventKind.CHANGE:
         mark = ""  # a row of the switch brings its own
     return Text(f"{mark}{printable(text)}", style=style)
+
+
+def _counted_word(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _show_problems(console: Console, host: HostPlan) -> None:
+    if host.state is HostState.UNREACHABLE:
+        print_sentence(console, _unreachable(host))
+    for _, message in host.events(*_LOUD):
+        print_sentence(console, Text(f"{host.name}: ").append(line(message)))
+
+
+def _unreachable(host: HostPlan) -> Text:
+    return Text(f"{host.name}: unreachable: {printable(host.reason)}", "red")
+
+
+def _legend(hosts: Iterable[HostPlan]) -> str:
+    """Return what the marks mean that occur in the plan of these hosts."""
+    events = [event for host in hosts for _, event in host.events(*EventKind)]
+    used = {line(event).plain[:2] for event in events} | {f"{text[:1]} " for event in events for text in event.diff}
+    return "  ".join(f"{mark} {meaning}" for mark, meaning in LEGEND.items() if f"{mark} " in used)
+
+
+def _group(hosts: Iterable[HostPlan], names: Sequence[str]) -> list[list[HostPlan]]:
+    """Return hosts in groups: of one kind and state, and alike. One that is unreachable is a group of its own."""
+    sorts: dict[tuple[str, HostState], dict[str, HostPlan]] = {}
+    for host in hosts:
+        sorts.setdefault((host.kind, host.state), {})[host.name] = host
+    return [
+        [plans[name] for name in group]
+        for plans in sorts.values()
+        for group in group_hosts({name: _entries(host, names) for name, host in plans.items()})
+    ]
+
+
+def _entries(host: HostPlan, names: Sequence[str]) -> tuple[Entry, ...]:
+    """Return the plan of a host as lines: role, operation, event, line of a file."""
+    if host.state is HostState.UNREACHABLE:
+        return (Entry(_unreachable(host).plain, host.name, "event"),)
+    return tuple(
+        Entry(role, role, "title", below=tuple(_operation_entry(step, names) for step in steps))
+        for role, steps in groupby(host.operations, key=lambda step: step.role)
+    )
+
+
+def _operation_entry(step: OperationPlan, names: Sequence[str]) -> Entry:
+    below = tuple(_event_entry(event, names) for event in step.events)
+    return Entry(step.title, key_of(step.title, names), "title", below=below)
+
+
+def _event_entry(event: Message, names: Sequence[str]) -> Entry:
+    text = line(event)
+    return Entry(
+        text.plain,
+        f"{event.kind} {key_of(text.plain, names)}",
+        "event",
+        str(text.style),
+        content_entries(event.diff, names),
+        is_new_file=event.action is Action.CREATE,
+    )
+
+
+def _rows(group: Sequence[HostPlan], names: Sequence[str]) -> tuple[Row, ...]:
+    return merge_hosts({host.name: _entries(host, names) for host in group})
+
+
+def _show_changes(console: Console, group: Sequence[HostPlan], rows: Sequence[Row], *, full: bool) -> None:
+    """Print what a group of hosts reports and a run would change on it."""
+    if group[0].state is HostState.UNREACHABLE:
+        for host in group:
+            print_sentence(console, _unreachable(host))
+        return
+    hosts = [host.name for host in group]
+    head = f"{', '.join(hosts)}: {group[0].state}"
+    if len(group) > 1:
+        every = [row for top in rows for row in top.all_rows()]
+        differ = sum(row.differs(hosts) for row in every)
+        head += f", alike but for {differ} of {len(every)} lines, which name their hosts" if differ else ", all alike"
+    print_sentence(console, head, "bold")
+    for row in rows:
+        show_row(console, row, hosts, 1, full=full)
+
+
+def _show_summary(console: Console, group: Sequence[HostPlan]) -> None:
+    """Print how many changes each role makes on a group of hosts, and what they disturb."""
+    if group[0].state is HostState.UNREACHABLE:
+        for host in group:
+            print_sentence(console, _unreachable(host))
+        return
+    names = ", ".join(host.name for host in group)
+    state = "" if group[0].state is HostState.CHANGES else f"{group[0].state}, "
+    each = " each" if len(group) > 1 else ""
+    print_sentence(console, f"{names}: {state}{_range_of([host.changes for host in group], 'change')}{each}", "bold")
+    roles = list(dict.fromkeys(step.role for host in group for step in host.operations))
+    for role in roles:
+        counts = [sum(step.role == role for step, _ in host.events(*CHANGES)) for host in group]
+        parts = [_range_of(counts, "change")] if any(counts) else []
+        if parts := [*parts, *_disturbances(group, role)]:
+            print_sentence(console, f"  {role}: {'; '.join(parts)}")
+
+
+def _range_of(counts: Sequence[int], what: str) -> str:
+    least, most = min(counts), max(counts)
+    return _counted_word(most, what) if least == most else f"{least} to {_counted_word(most, what)}"
+
+
+def _disturbances(group: Sequence[HostPlan], role: str) -> Iterator[str]:
+    """Return what the changes of a role start, stop, remove or disturb, and what is in their way; the hosts are named
+    where it is not the same on all of them.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for host in group:
+        for step, event in host.events(*EventKind):
+            if step.role == role and (part := _disturbance(event)):
+                found.setdefault(part, []).append(host.name)
+    subjects: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (verb, subject), hosts in found.items():
+        subjects.setdefault((verb, tuple(dict.fromkeys(hosts))), []).append(subject)
+    for (verb, hosts), names in subjects.items():
+        left = len(names) - _NAMED if verb.startswith("~") else 0
+        named = names[:_NAMED] if left > 1 else names
+        more = f" and {left} more" if left > 1 else ""
+        where = f" ({', '.join(hosts)})" if len(hosts) < len(group) else ""
+        yield printable(f"{verb.removeprefix('~')}{(', ' if verb else '; ').join(named)}{more}{where}")
+
+
+def _disturbance(event: Message) -> tuple[str, str] | None:
+    """Return what an event of a plan disturbs, as verb and subject; None for nothing. A verb with `~` before it may be
+    shown with a few of its subjects.
+    """
+    subject = event.subject or event.path or ""
+    match event.kind:
+        case EventKind.RESTART:
+            return (f"{event.action} ", subject) if event.action else ("", event.message)
+        case EventKind.EFFECT:
+            return None if event.message.endswith(_DISTURBS_NOTHING) else ("", event.detail or event.message)
+        case EventKind.CHANGE | EventKind.FILE if event.action in _ENDS:
+            return f"~{event.action} ", " ".join(part for part in (event.menu, subject) if part)
+        case EventKind.NOTE if event.action in (Action.REBOOT, Action.UPGRADE):
+            return "", event.message
+        case EventKind.REFUSED | EventKind.UNKNOWN | EventKind.BROKEN:
+            return "", line(event).plain
+    return None

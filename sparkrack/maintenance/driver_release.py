@@ -1,4 +1,4 @@
-"""Sequence of `sparkrack driver release`: another driver for one node."""
+"""Sequence of `sparkrack upgrade driver`: another driver for one node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequence of `sparkrack switch upgrade`: RouterOS and firmware of a switch, from package files."""
+"""Sequence of `sparkrack upgrade switch`: RouterOS and firmware of a switch, from package files."""
 
 from __future__ import annotations
 

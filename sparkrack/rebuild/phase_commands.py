@@ -79,7 +79,7 @@ def upgrade_switch(request: Request, forwarded: ForwardedOptions, name: str, fol
     asks no node: those that are cabled to the switch were asked before, and may be off.
     """
     return (
-        *("switch", "upgrade", name, "-y", "--no-nodes", "--rack", request.file, "--packages", folder),
+        *("upgrade", "switch", name, "-y", "--no-nodes", "--rack", request.file, "--packages", folder),
         *_option_words("--address", forwarded.switch_address),
         *_password("", forwarded.switch_password),
         *(("--replace-fingerprint",) if forwarded.replace_fingerprint else ()),

@@ -26,4 +26,5 @@ def show(report: RebuildReport, console: Console) -> None:
     if report.again:
         console.print(report.result, style="bold red")
     else:
-        console.print(f"done: {', '.join(report.machines)} in {report.seconds:.0f} s", style="bold")
+        seconds = sum(phase.seconds for phase in report.phases)  # those of an interrupted rebuild, too
+        console.print(f"done: {', '.join(report.machines)} in {seconds:.0f} s", style="bold")

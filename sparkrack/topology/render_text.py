@@ -18,13 +18,15 @@ from sparkrack.topology.model import Edge, PortBox, State, SwitchBox, Topology
 _STYLES: dict[State, str] = {"declared": "", "fine": "green", "mismatch": "bold red", "unknown": "yellow"}
 
 
-def render(picture: Topology, console: Console) -> None:
-    """Print a table with a row for each end of a cable at a node, then the findings. Text from hosts is shown
-    literally, never as markup. Names and addresses stay whole on a console of any width.
+def render(picture: Topology, console: Console, *, quiet: bool = False) -> None:
+    """Print a table with a row for each end of a cable at a node, then the findings; only the findings and the last
+    line if `quiet`. Text from hosts is shown literally, never as markup. Names and addresses stay whole on a console of
+    any width.
     """
-    for line in _switches(picture):
-        console.print(line)
-    print_whole(console, _edge_table(picture))
+    if not quiet:
+        for line in _switches(picture):
+            console.print(line)
+        print_whole(console, _edge_table(picture))
     for line in (*_findings(picture), _printable_text(labels.title(picture))):
         console.print(line)
 

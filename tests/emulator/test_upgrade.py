@@ -1,4 +1,4 @@
-"""`sparkrack switch upgrade`: from an older release to the one of the package files."""
+"""`sparkrack upgrade switch`: from an older release to the one of the package files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sparkrack switch upgrade` that is killed, cut off or goes wrong at a step, and is run again."""
+"""`sparkrack upgrade switch` that is killed, cut off or goes wrong at a step, and is run again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `sparkrack switch upgrade` refuses: before anything is written to the switch."""
+"""What `sparkrack upgrade switch` refuses: before anything is written to the switch."""
 
 from __future__ import annotations
 
@@ -171,4 +171,4 @@ def test_a_folder_without_packages(make_owner: MakePackageOwner) -> None:
 def test_first_contact_names_the_command(make_owner: MakePackageOwner) -> None:
     code, text = make_owner().workdir.run()
     assert code == 1
-    assert "at least 7.23 is needed, take 7.24.6 (long-term) or 7.25.2 (stable): sparkrack switch upgrade --pa" in text
+    assert "at least 7.23 is needed, take 7.24.6 (long-term) or 7.25.2 (stable): sparkrack upgrade switch --pa" in text

@@ -1,4 +1,4 @@
-"""An owner of a switch with an old release: package files in a folder, and `sparkrack switch upgrade`."""
+"""An owner of a switch with an old release: package files in a folder, and `sparkrack upgrade switch`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PackageOwner:
     def words(self, *more: str) -> list[str]:
         given = ["--rack", str(self.workdir.rack), "--address", HERE, "--api-port", str(self.emulator.plain_port)]
         given += ["--packages", str(self.folder), "--password-file", str(self.workdir.sticker), "--timeout", "30"]
-        return ["switch", "upgrade", *given, *more]
+        return ["upgrade", "switch", *given, *more]
 
     def run(self, *more: str) -> tuple[int, str]:
         """Run it in this process: exit code, and all output."""

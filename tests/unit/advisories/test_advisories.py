@@ -189,7 +189,7 @@ def test_each_feature_of_a_row_is_one_that_the_program_knows() -> None:
 
 def test_no_document_shows_a_release_that_can_be_attacked_or_runs_no_schedule() -> None:
     pages = [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("examples/*")]
-    pages += [REPOSITORY / "sparkrack/cli/switch_upgrade.py", REPOSITORY / "lab/routeros_emulator/config.py"]
+    pages += [REPOSITORY / "sparkrack/cli/upgrade_switch.py", REPOSITORY / "lab/routeros_emulator/config.py"]
     found = [
         f"{page.relative_to(REPOSITORY)}: {match[0]}"
         for page in pages

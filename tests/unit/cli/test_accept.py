@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,12 @@ from click.testing import CliRunner, Result
 from core.claims.claims import CheckLook, NodeLook, SwitchLook, known_claims
 from core.ssh import node_shells
 from core.util import scrub
+from core.util.provenance import Origin
 from sparkrack.accept.checks import NODE_CHECKS, SWITCH_CHECKS
 from sparkrack.accept.evaluate import EVIDENCE_LENGTH, switch_result
-from sparkrack.accept.model import AcceptReport, ClaimResult
+from sparkrack.accept.model import AcceptReport, ClaimResult, HostReading, MachineResult
+from sparkrack.accept.model import Result as ClaimState
+from sparkrack.accept.report_html import page
 from sparkrack.accept.trials import TRIED
 from sparkrack.cli.main import sparkrack
 from sparkrack.engine.subcommands import WITHIN
@@ -246,6 +250,44 @@ def test_the_folder(nodes: Nodes, tmp_path: Path) -> None:
         page.index(f'id="{name}"') for name in CLAIMS if name != "preflight.dmi"
     )
     assert json.loads((out / "accept.json").read_text())["schema"] == "sparkrack.accept/2"
+
+
+def claim(number: int, result: ClaimState, *, unknown: bool = False, text: str = "a claim") -> ClaimResult:
+    host = MachineResult(host="spark1", result=result, evidence="what was read", unknown=unknown)
+    why = "" if result != "not observed" else "reading `x` failed"
+    return ClaimResult(
+        id=f"claim.{number}",
+        level="look",
+        claim=text,
+        result=result,
+        reason=why,
+        observe="`ethtool`",
+        refutes="b",
+        matters="c",
+        hosts=(host,),
+    )
+
+
+def test_the_page_begins_with_what_is_refuted_then_unknown_and_shows_code_as_code() -> None:
+    origin = Origin(when=datetime(2026, 11, 20, tzinfo=UTC), by="ops@desk", file="rack.yaml", revision="")
+    claims = (
+        claim(1, "observed"),
+        claim(2, "not observed"),
+        claim(3, "not observed", unknown=True),
+        claim(4, "refuted", text="The monitor reports `status` <b>as</b> one`word"),
+    )
+    hosts = (HostReading(host="spark1", answered=True),)
+    made = AcceptReport(rack="lab", origin=origin, level="look", hosts=hosts, claims=claims)
+    text = page(made)
+    order = [text.index(f'<article id="claim.{number}">') for number in (4, 3, 1, 2)]
+    assert order == sorted(order)
+    assert "The monitor reports <code>status</code> &lt;b&gt;as&lt;/b&gt; one`word" in text
+    assert "What settles it: <code>ethtool</code>." in text
+    assert '<a href="#unknown">unknown (1)</a>' in text
+    assert '<tr><th>look</th><td class="figure">1</td><td class="figure">1</td><td class="figure">2</td></tr>' in text
+    assert "A claim about the hardware is refuted" in text
+    assert "Not all could be read" in page(made.model_copy(update={"claims": claims[:3]}))
+    assert "No claim is refuted" in page(made.model_copy(update={"claims": claims[:2]}))
 
 
 def test_a_folder_that_cannot_be_made(nodes: Nodes, tmp_path: Path) -> None:

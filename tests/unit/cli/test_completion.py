@@ -23,7 +23,7 @@ TAKING: dict[tuple[str, ...], list[str]] = {
     **{(verb, option): PATTERNS for verb in VERBS_OF_HOSTS for option in CHOOSE},
     ("topology", "--limit"): PATTERNS,
     ("reboot", "--limit"): NODE_PATTERNS,
-    ("driver", "release"): NODES,
+    ("upgrade", "driver"): NODES,
     ("switch", "restore"): SWITCHES,
     ("switch", "restore", "crs812"): [],
     ("bootstrap", "switch"): SWITCHES,

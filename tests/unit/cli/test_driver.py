@@ -1,4 +1,4 @@
-"""`sparkrack driver release`, with a node that is a shell of this machine and a file of packages."""
+"""`sparkrack upgrade driver`, with a node that is a shell of this machine and a file of packages."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Spark1:
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
 
     def release(self, *words: str, node: str = "spark1") -> Result:
-        return CliRunner().invoke(sparkrack, ["driver", "release", node, "--rack", f"{self.folder}/rack.yaml", *words])
+        return CliRunner().invoke(sparkrack, ["upgrade", "driver", node, "--rack", f"{self.folder}/rack.yaml", *words])
 
     @property
     def packages(self) -> str:
@@ -251,7 +251,7 @@ def test_a_terminal_shows_what_the_node_does(spark1: Spark1) -> None:
     slow, lists = spark1.folder / "slow", spark1.folder / "bin/apt-get"
     slow.touch()
     lists.write_text(lists.read_text().replace("\n", '\nwhile [ -e "$NODE/slow" ]; do sleep 0.05; done\n', 1))
-    words = ["driver", "release", "spark1", "-y", "--rack", str(spark1.folder / "rack.yaml")]
+    words = ["upgrade", "driver", "spark1", "-y", "--rack", str(spark1.folder / "rack.yaml")]
     with on_terminal(words, settings(spark1.folder)) as screen:
         screen.until(r"install another driver, \d+ s: 0 of 1 hosts done")
         screen.until("spark1  update the package lists")

@@ -27,7 +27,7 @@ COMMANDS = {
     "topology": ("sparkrack", "topology", "--seen"),
     "unlock": ("sparkrack", "unlock", "x"),
     "reboot": ("sparkrack", "reboot", "-y"),
-    "driver": ("sparkrack", "driver", "release", "spark1"),
+    "driver": ("sparkrack", "upgrade", "driver", "spark1"),
     "bootstrap": ("sparkrack", "bootstrap", "nodes"),
     "restore": ("sparkrack", "switch", "restore", "--last"),
     "pyinfra": ("pyinfra", "inventory.py", "deploy.py", "--dry"),

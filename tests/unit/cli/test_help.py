@@ -27,6 +27,16 @@ def commands(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
 ALL = list(commands(sparkrack))
 
 
+def found(words: tuple[str, ...]) -> click.Command:
+    command: click.Command = sparkrack
+    for word in words:
+        assert isinstance(command, click.Group)
+        below = command.get_command(click.Context(command), word)
+        assert below
+        command = below
+    return command
+
+
 def test_they_are_all_there() -> None:
     assert {("check",), ("verify",), ("lab", "up"), ("lab", "down"), ("lab", "status"), ("lab", "reset")} <= set(ALL)
 
@@ -66,3 +76,24 @@ def test_help_loads_no_verb_and_no_model(words: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("words", [words for words in ALL if isinstance(found(words), click.Group)], ids=" ".join)
+@pytest.mark.parametrize("width", [60, 80])
+def test_no_line_of_a_command_is_cut(words: tuple[str, ...], width: int) -> None:
+    text = CliRunner().invoke(sparkrack, [*words, "--help"], terminal_width=width).output
+    lines = text.rpartition("Commands:\n" if words else "Every day:\n")[2].splitlines()
+    assert len(lines) > 1 or words == ("drift",)
+    assert [line for line in lines if line.endswith("...")] == []
+    assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize(
+    ("words", "new"),
+    [(["driver", "release", "spark1"], "upgrade driver"), (["switch", "upgrade", "--packages", "x"], "upgrade switch")],
+)
+def test_a_verb_that_has_moved_is_named_with_its_new_words(words: list[str], new: str) -> None:
+    ended = CliRunner().invoke(sparkrack, words)
+    assert ended.exit_code == 1
+    assert ended.stderr.endswith(f" is now 'sparkrack {new}'.\n")
+    assert CliRunner().invoke(sparkrack, [*new.split(), "--help"]).exit_code == 0

@@ -19,6 +19,7 @@ from roles.docker.desired import flags_in_the_way
 from sparkrack.cli.main import sparkrack
 from sparkrack.cli.next_step import after_plan, begin, next_step, same_again
 from sparkrack.engine.subcommands import WITHIN
+from tests.unit.cli.runs import command
 from tests.unit.drift.plans import machine, plan, unreachable
 from tests.unit.model.racks import SWITCH, loaded
 
@@ -191,3 +192,27 @@ def test_a_missing_secret_is_a_warning_with_its_line(tmp_path: Path) -> None:
     assert f"warning: {rack}:{line}: switches.crs812.reader.password: file {tmp_path}/no-reader does not exist" in (
         done.stderr
     )
+
+
+def test_a_missing_private_key_is_a_warning_with_its_line(tmp_path: Path) -> None:
+    rack, key = tmp_path / "rack.yaml", tmp_path / "key"
+    text = RACK.read_text().replace("~/.ssh/id_ed25519", str(key))
+    rack.write_text(text)
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if str(key) in one)
+    done = CliRunner().invoke(sparkrack, ["check", "--rack", str(rack)])
+    assert done.exit_code == 0
+    assert f"warning: {rack}:{line}: access.key: {key} is not there; make one: ssh-keygen -t ed25519 -f {key}\n" in (
+        done.stderr
+    )
+    key.touch()
+    assert "access.key" not in CliRunner().invoke(sparkrack, ["check", "--rack", str(rack)]).stderr
+
+
+def test_a_rack_file_that_was_named_and_is_missing_is_the_one_to_write() -> None:
+    done = CliRunner().invoke(sparkrack, ["check", "--rack", "no/such.yaml"])
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (1, "Next: sparkrack init --out no/such.yaml")
+
+
+def test_where_no_lab_is_the_next_step_makes_one(tmp_path: Path) -> None:
+    done = command("sparkrack", "lab", "status", SPARKRACK_LAB=str(tmp_path / ".lab"))
+    assert (done.code, done.stderr.splitlines()[-1]) == (1, "Next: sparkrack lab up")

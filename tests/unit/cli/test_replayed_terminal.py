@@ -33,7 +33,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "bootstrap": ("bootstrap", "nodes", "spark1", "--dry", "--timeout", "0"),
     "rebuild": ("rebuild", "spark1", "--as", "nvidia"),
     "seed": ("seed", "spark1", "--out", "seeds"),
-    "driver": ("driver", "release", "spark1"),
+    "driver": ("upgrade", "driver", "spark1"),
     "reboot": ("reboot", "-y", *ONE_NODE),
     "drill": ("drill", "spark1", "--level", "mark"),
     "switch": ("switch", "restore", "crs812", "--list"),

@@ -23,6 +23,7 @@ from sparkrack.cli.main import sparkrack
 from sparkrack.drift import history
 from sparkrack.drift.findings import Drift, drift_of
 from sparkrack.engine.plan import Plan
+from sparkrack.engine.subcommands import WITHIN
 from tests.unit.cli.runs import command
 from tests.unit.drift.plans import EVIL, MADE, MIXED, machine, plan, unreachable
 from tests.unit.model.racks import DIRECT, changed
@@ -250,3 +251,14 @@ def test_nodes_that_do_not_answer_for_real(tmp_path: Path) -> None:
     assert len(found.unknown_hosts) == len(found.hosts) == 2
     assert all("refused" in machine.reason or "127.77.0." in machine.reason for machine in found.hosts)
     assert len(list((tmp_path / "sparkrack" / found.rack / "drift").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "verb"), [(EventKind.BROKEN, "verify"), (EventKind.OUTLIER, "verify"), (EventKind.CHANGE, "plan")]
+)
+def test_the_next_step_is_a_plan_only_where_a_run_would_change_something(
+    run: Run, monkeypatch: pytest.MonkeyPatch, kind: EventKind, verb: str
+) -> None:
+    monkeypatch.delenv(WITHIN, raising=False)
+    ended = run(plan(machine("spark1", ("fabric", kind, "no link")), machine("spark2")))
+    assert (ended.exit_code, ended.stderr.splitlines()[-1]) == (2, f"Next: sparkrack {verb}")

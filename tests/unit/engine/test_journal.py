@@ -313,3 +313,24 @@ def test_a_command_that_ends_before_its_journal_begins_keeps_none(
     with pytest.raises(CommandError, match="the rack is locked"), recorded_run(loaded(SWITCH), "reboot"):
         raise CommandError("the rack is locked")
     assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+def test_a_journal_is_locked_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that met it without its lock would call the run interrupted."""
+    seen: list[bool] = []
+    lock = fcntl.flock
+
+    def noted(handle: int, how: int) -> None:
+        seen.append((tmp_path / f"{RUN}.ndjson").exists())
+        lock(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", noted)
+    RunJournal(tmp_path, RUN).close()
+    assert (seen, [path.name for path in tmp_path.iterdir()]) == ([False], [f"{RUN}.ndjson"])
+
+
+def test_a_journal_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / f"{RUN}.ndjson").write_text("of another run")
+    with pytest.raises(FileExistsError):
+        RunJournal(tmp_path, RUN)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["of another run"]

@@ -99,13 +99,13 @@ def test_the_switch_alone(workdir: Workdir) -> None:
 def test_packages_upgrade_the_switch_before_its_first_contact(workdir: Workdir) -> None:
     done = workdir.run("--switch", "--packages", "npk", "--switch-password-file", "sticker")
     assert done.returncode == 0, done.stderr
-    assert [words[:2] for words in workdir.calls[:2]] == [["switch", "upgrade"], ["bootstrap", "switch"]]
+    assert [words[:2] for words in workdir.calls[:2]] == [["upgrade", "switch"], ["bootstrap", "switch"]]
     folder, sticker = str(Path.cwd() / "npk"), str(Path.cwd() / "sticker")
-    upgrade = ["switch", "upgrade", "crs812", "-y", "--no-nodes", "--rack", str(workdir.rack), "--packages", folder]
+    upgrade = ["upgrade", "switch", "crs812", "-y", "--no-nodes", "--rack", str(workdir.rack), "--packages", folder]
     assert workdir.calls[0] == [*upgrade, "--password-file", sticker]
     workdir.works = True
     assert workdir.run("--switch", "--packages", "npk").returncode == 0
-    assert workdir.verbs()[-3:] == ["switch upgrade", "apply", "verify"]
+    assert workdir.verbs()[-3:] == ["upgrade switch", "apply", "verify"]
     refused = workdir.run("spark1", "--packages", "npk")
     assert refused.returncode == 1
     assert "--packages is for a switch, and none is rebuilt" in refused.stderr

@@ -191,7 +191,7 @@ def test_each_verb_gets_the_options_that_it_has() -> None:
     of_switch = ("--address", "10.0.0.9", "--password-file", "/sticker", "--replace-fingerprint")
     bootstrap = ("bootstrap", "switch", "crs812", *rack, *of_switch, "--timeout", "20.5")
     assert phase_commands.bootstrap_switch(request, OPTIONS, "crs812") == bootstrap
-    upgrade = ("switch", "upgrade", "crs812", "-y", "--no-nodes", *rack, "--packages", "/npk", *of_switch)
+    upgrade = ("upgrade", "switch", "crs812", "-y", "--no-nodes", *rack, "--packages", "/npk", *of_switch)
     assert phase_commands.upgrade_switch(request, OPTIONS, "crs812", "/npk") == upgrade
     reboot = ("reboot", "-y", *rack, "--limit", "spark1")
     assert phase_commands.reboot(request, "spark1", False) == reboot

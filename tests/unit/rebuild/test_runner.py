@@ -189,7 +189,7 @@ def test_a_first_contact_that_ends_with_a_warning_is_done(tmp_path: Path) -> Non
     assert one.run() == "done"
     assert [call.partition(" --")[0] for call in one.commands.called[:3]] == [
         "bootstrap nodes spark1 spark2",
-        "switch upgrade crs812 -y",
+        "upgrade switch crs812 -y",
         "bootstrap switch crs812",
     ]
 

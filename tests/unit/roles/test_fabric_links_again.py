@@ -9,6 +9,7 @@ import pytest
 
 from core.model.selection import select
 from core.util.event import EventKind
+from sparkrack.drift.findings import drift_of
 from sparkrack.engine.evaluate import evaluate
 from sparkrack.engine.execute import Executor
 from tests.unit.engine.fake_rack import FILE, node_in, prepared
@@ -75,3 +76,20 @@ def test_only_the_link_that_is_up_again_is_left_out() -> None:
 )
 def test_without_proof_the_verdict_stays(again: Any) -> None:
     assert sorted(broken(DEAD, DEAD, again)[0]) == sorted([NO_LINK, SLOW])
+
+
+def test_a_link_that_is_up_without_a_speed_is_unknown_and_not_in_sync() -> None:
+    case = read(OPERATIONS / "fabric/link-without-a-signal.yaml")
+    links = UP.replace("Speed: 100000Mb/s", "Speed: Unknown!", 1)
+    assert links != UP
+    node: Mapping[str, Any] = node_in("fabric", case)
+    answers = Answers({**node, "fabric-signals": links})
+    with prepared(
+        rack_of(case), {"spark1": answers}, select(rack_of(case), limit=["spark1"], only=["fabric"])
+    ) as session:
+        plan = evaluate(session, FILE)
+    made = drift_of(plan)
+    assert [event.message for _, event in plan.hosts[0].events(EventKind.UNKNOWN)] == [
+        "enp1s0f1np1: ethtool does not report the speed of the link; nothing was changed"
+    ]
+    assert (plan.code, made.code) == (1, 1)

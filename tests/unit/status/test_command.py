@@ -216,6 +216,16 @@ def test_the_next_step_before_the_first_contact(
     assert last == f"Next{purpose}: sparkrack {' '.join(words)} --rack {rack.source}"
 
 
+def test_where_no_host_answers_the_next_step_is_the_same_again(
+    start: Start, rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(WITHIN)
+    rack.access.known_hosts.write_text("".join(f"{node.address} {KEY}\n" for node in rack.nodes.values()))
+    start(unreachable(*ALL, why="Connection timed out"))
+    last = run("--limit", "nodes").stderr.splitlines()[-1]
+    assert last == f"Next, when a host answers: sparkrack status --rack {rack.source} --limit nodes"
+
+
 def test_each_machine_is_asked_once_and_let_go(start: Start) -> None:
     network = start()
     run()

@@ -174,7 +174,7 @@ def test_a_timer_that_never_runs_ends_it_before_the_first_write(rack: MakeRack, 
     first, last = ended.text.splitlines()
     assert first.startswith("stopped at: waiting until the rollback timer has run: the schedule of the rollback timer")
     assert f"within 10 s on this device with RouterOS {version.split()[0]}, so nothing would undo" in first
-    assert "sparkrack switch upgrade --packages FOLDER" in first
+    assert "sparkrack upgrade switch --packages FOLDER" in first
     assert last == "looked again: the switch is as it was before the run"
     assert "/safe-mode/take" not in device.commands
     assert [command for command in device.commands if command.endswith("/set")] == []

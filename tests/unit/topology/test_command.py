@@ -137,6 +137,16 @@ def test_exit_codes(changes: tuple[Change, ...], code: int, text: str, form: str
     assert ended.stderr == ""
 
 
+def test_quiet_has_what_is_wrong_and_the_last_line_only(start: Start) -> None:
+    start(SWITCH, slow)
+    whole, ended = (run("--rack", SWITCH, "--seen", *words) for words in ((), ("--quiet",)))
+    assert (ended.exit_code, ended.stderr) == (2, "")
+    text = " ".join(ended.stdout.split())
+    assert text.startswith("spark2/1 - crs812/qsfp56-dd-1-3: mismatch: leg qsfp56-dd-1-3 is at 50G, wanted 100G")
+    assert text.endswith("2 links: 1 fine, 1 mismatch, 0 unknown")
+    assert text in " ".join(whole.stdout.split())
+
+
 def test_a_node_that_refuses(start: Start) -> None:
     start(SWITCH).rc = 1
     ended = run("--rack", SWITCH, "--seen")
@@ -214,6 +224,7 @@ def test_nothing_is_connected_to_without_seen(tmp_path: Path) -> None:
             "--limit spark9: not in the rack; there are spark1, spark2, crs812; did you mean spark2?",
         ),
         (("--json", "--format", "svg"), "--json and --format are two formats; pass one of them"),
+        (("--quiet", "--format", "svg"), "--quiet is for the text on the screen; omit --format and --out"),
         (("--out", "/proc/version/at/all"), "/proc/version/at/all: cannot be written: Not a directory"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`sparkrack switch upgrade`: RouterOS and firmware of a switch, from package files."""
+"""`sparkrack upgrade switch`: RouterOS and firmware of a switch, from package files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIFFERS = 2
 """Exit code of --dry when there is something to upgrade, and of an upgrade after which the configuration differs."""
 
 
-@click.command("upgrade")
+@click.command("switch")
 @click.argument("name", required=False, shell_complete=switches)
 @rack_option
 @click.option(
@@ -71,7 +71,7 @@ DIFFERS = 2
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @no_nodes_option("Do not ask the nodes whether units run there.")
 @no_lock_option
-def upgrade(
+def switch(
     name: str | None,
     rack: Path,
     packages: Path,
@@ -90,7 +90,7 @@ def upgrade(
     """Upgrade RouterOS and the firmware of a switch, from package files that you downloaded.
 
     \b
-      sparkrack switch upgrade --packages ~/routeros-7.24.6
+      sparkrack upgrade switch --packages ~/routeros-7.24.6
 
     For a switch as it comes from its box, or one in service. It checks files and switch, keeps a backup, lets the
     switch download the files from this machine, restarts it, writes the firmware, restarts it again, and compares the

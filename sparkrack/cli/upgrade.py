@@ -1,4 +1,4 @@
-"""`sparkrack driver`: manual changes of a node's driver."""
+"""`sparkrack upgrade`: another driver for one node, another RouterOS for the switch."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ import click
 from core.model import Rack, load
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import nodes, rack_option
+from sparkrack.cli.upgrade_switch import switch
 from sparkrack.maintenance.driver_release import release_driver
 from sparkrack.terminal.progress import show_progress
 
 
 @click.group()
-def driver() -> None:
-    """Work on the driver of a node."""
+def upgrade() -> None:
+    """Upgrade the driver of a node, or the switch: what `sparkrack apply` never does by itself."""
 
 
-@driver.command()
+upgrade.add_command(switch)
+
+
+@upgrade.command()
 @click.argument("node", shell_complete=nodes)
 @rack_option
 @click.option("--version", help="The version, as driver.version has it.  [default: the newest of its major]")
 @click.option("--kernel", help="A kernel to install with it, as driver.kernel has it.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def release(node: str, rack: Path, version: str | None, kernel: str | None, yes: bool) -> None:
+def driver(node: str, rack: Path, version: str | None, kernel: str | None, yes: bool) -> None:
     """Give one node another driver, to try it before the others get it.
 
     Takes what the rack holds off hold, installs, holds it again, also when the middle fails. Nothing is rebooted. A
