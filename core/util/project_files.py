@@ -17,6 +17,7 @@ PROJECT = _INSTALLED if _INSTALLED.is_dir() else PACKAGES
 """The folder of these files."""
 
 DEPLOY = PROJECT / "deploy.py"
+REMOVE = PROJECT / "remove.py"
 INVENTORY = PROJECT / "inventory.py"
 UNPROVEN = PROJECT / "docs/unproven.md"
 WATCH_RUNBOOK = PROJECT / "docs/runbooks/watch.md"

@@ -44,6 +44,7 @@ VERB_GROUPS = {
         "unlock": "Remove the lock of a run that ended",
     },
     "Rarely": {
+        "remove": "Take sparkrack off: what was there before comes back",
         "driver": "Take a node to a newer driver",
         "switch": "Back up, restore and upgrade the switch",
         "seed": "Write cloud-init data for the first boot of nodes",
@@ -62,7 +63,7 @@ VERBS = {name: text for verbs in VERB_GROUPS.values() for name, text in verbs.it
 
 _LONGEST_VERB = max(map(len, VERBS))
 
-DRIVING = ("plan", "apply", "drift")
+DRIVING = ("plan", "apply", "drift", "remove")
 """Verbs that drive pyinfra, whose transport uses gevent."""
 
 
