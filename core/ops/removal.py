@@ -184,14 +184,14 @@ def changeset(found: Found) -> Changeset:
     steps += [_bring_back(path) for path in back]
     commands = [sudo_script("; ".join(steps))]
     commands += [_written(found, path, after) for path, after in edits.items()]
-    steps = [_without_empty_folders(paths)] if paths else []
+    steps = [_without_empty_folders(traces)]
     steps += [f"sysctl -qw {quote(f'{key}={old}')} || true" for key, _, old in settings]
     steps += ["systemctl daemon-reload"] if found.pending or any(map(_is_read_by_systemd, paths)) else []
     steps += [traces.after] if traces.after else []
-    commands += [sudo_script("\n".join(steps))] if steps else []
+    commands.append(sudo_script("\n".join(steps)))
     commands += [_purge(packages)] if packages else []
     commands += [sudo_script(f"{apt.wait()}\napt-mark unhold {quote(*holds)} > /dev/null")] if holds else []
-    commands.append(sudo_script(f"rm -f {mark}; rmdir {MARKS} 2> /dev/null || true"))
+    commands.append(sudo_script(f"rm -f {mark}; rmdir {MARKS} {posixpath.dirname(MARKS)} 2> /dev/null || true"))
     return Changeset(warnings=warnings, events=events, commands=tuple(commands))
 
 
@@ -231,16 +231,18 @@ def _written(found: Found, path: str, after: bytes) -> StringCommand:
     return remote_files.put(path, after, mode=f"$(stat -c %a {quote(path)})")
 
 
-def _without_empty_folders(paths: list[str]) -> str:
-    """Shell text that removes the folders of /etc that are empty now and were not there before."""
-    folders = sorted({posixpath.dirname(path) for path in paths if path.startswith(_ETC)}, reverse=True)
+def _without_empty_folders(traces: Traces) -> str:
+    """Shell text that removes the folders of /etc that are empty now and were not there before.
+
+    All in which the role may have something: an interrupted removal has removed the files, and left their folders.
+    """
+    patterns = (*traces.own, *traces.edited, *traces.links)
+    folders = sorted({posixpath.dirname(path) for path in patterns if path.startswith(_ETC)}, reverse=True)
     record = recorded("/etc")
     return (
-        f"E=/etc; for d in {quote(*folders)}; do "
+        f"E=/etc; for d in {' '.join(folders)}; do "
         f'while [ -d {record} ] && [ "$d" != "$E" ] && [ ! -d "{record}/${{d#"$E"/}}" ] && rmdir "$d" 2> /dev/null; '
         "do d=${d%/*}; done; done"
-        if folders
-        else ":"
     )
 
 

@@ -46,7 +46,6 @@ TRACES = Traces(
 LAST = Traces(
     "record",
     folders=("/etc/sparkrack", "/usr/local/lib/sparkrack", "/var/cache/sparkrack", remote_files.BACKUPS, RECORD),
-    after="rmdir /var/lib/sparkrack 2> /dev/null || true",
 ).register()
 
 

@@ -16,6 +16,7 @@ if [ ! -e "$record" ]; then
         apt-mark showhold > "$new/holds"
         sysctl -a > "$new/sysctl" 2> /dev/null || true
     fi
-    sync
+    # Of these files alone: a sync of all would wait for a model that is being written.
+    find "$new" -type f -exec sync {} +
     mv -T "$new" "$record"
 fi
