@@ -1,6 +1,6 @@
 """What a role leaves on a node, and the operation that takes it off: ours goes, what was there before comes back.
 
-Before the first change of a node a run copies what is there to `RECORD`, so that its former state is known and never
+Before the first change of a node a run copies what is there to `record.RECORD`, so that its former state is known and never
 guessed; what was not recorded is reported as unknown, and kept. A mark lasts until a role is taken off as a whole, so
 that the next run completes one that died in between.
 """
@@ -18,22 +18,16 @@ from core.ops import apt, host_facts, remote_files
 from core.ops.announce import file_diff
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset, operation_on_host
+from core.ops.record import RECORD, recorded
 from core.ops.shell import quote, sudo_script
 from core.util import resources
 from core.util.event import Action, Event, EventKind, acted, file_acted, value_change
 
-RECORD = "/var/lib/sparkrack/before"
-"""The copy of what was there; only root reads it, since /etc holds secrets."""
 MARKS = "/var/lib/sparkrack/removing"
 _ETC, _SYSTEMD = "/etc/", "/etc/systemd/system"
 
 Restore = Callable[[bytes, bytes], bytes]
 """From what an edited file held before and what it holds now to what it is to hold; empty for no file."""
-
-
-def keep_record() -> str:
-    """Return shell text that records what is on a node, unless that was done before."""
-    return resources.shell_text("core.ops", "templates/record-before.sh")
 
 
 @dataclass(frozen=True)
@@ -85,11 +79,6 @@ class Traces:
         files = (*self.edited, *map(recorded, self.edited))
         host_facts.register(self.key, host_facts.Probe(files=files, commands={self.key: script}))
         return self
-
-
-def recorded(path: str) -> str:
-    """Return the path of a file of /etc in the record."""
-    return f"{RECORD}{path}"
 
 
 @dataclass(frozen=True)

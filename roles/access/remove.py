@@ -12,7 +12,8 @@ from pyinfra.api.deploy import deploy
 from core.model import Node, Rack
 from core.ops import remote_files
 from core.ops.operation import Changeset, managed_operation
-from core.ops.removal import RECORD, Traces, take_off, without_lines
+from core.ops.record import RECORD
+from core.ops.removal import Traces, take_off, without_lines
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, acted, file_acted
 from roles.access import ROLE, authorized_keys, etc_hosts, known_hosts, node_key

@@ -12,7 +12,8 @@ from pyinfra.api.host import Host
 from core.model import Node, Rack
 from core.ops import host_facts
 from core.ops.operation import Changeset, operation_on_host
-from core.ops.removal import RECORD, Traces, take_off
+from core.ops.record import RECORD
+from core.ops.removal import Traces, take_off
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, acted
 from roles.docker import ROLE, desired, json_edit

@@ -21,8 +21,8 @@ from pyinfra.context import ctx_host
 from core.model.role import roles
 from core.ops import events
 from core.ops.events import operation_title
+from core.ops.record import keep_record
 from core.ops.refusals import is_refusal
-from core.ops.removal import keep_record
 from core.ops.shell import sudo_script
 from core.util.debug_log import LOG
 from core.util.event import Event, EventKind

@@ -35,8 +35,8 @@ from pyinfra.context import ctx_host
 
 from core.model import load
 from core.ops import announce, refusals
+from core.ops.record import RECORD
 from core.ops.remote_files import encoded
-from core.ops.removal import RECORD
 from core.ops.run_lock import PATH
 from core.ops.shell import run_script, sudo_script
 from core.util.event import value_change

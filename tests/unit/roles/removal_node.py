@@ -9,7 +9,8 @@ from core.model.role import roles
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
-from core.ops.removal import Found, Traces, changeset, keep_record
+from core.ops.record import keep_record
+from core.ops.removal import Found, Traces, changeset
 from tests.unit.ops.shells import rooted, run, stand_in, write
 
 ROLES = tuple(role for role in roles() if role.machine == "node" and not role.gate)
