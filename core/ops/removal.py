@@ -1,8 +1,8 @@
 """What a role leaves on a node, and the operation that takes it off: ours goes, what was there before comes back.
 
-Before the first change of a node a run copies what is there to `record.RECORD`, so that its former state is known and never
-guessed; what was not recorded is reported as unknown, and kept. A mark lasts until a role is taken off as a whole, so
-that the next run completes one that died in between.
+Before the first change of a node a run copies what is there (`core.ops.record`), so that its former state is known and
+never guessed; what was not recorded is reported as unknown, and kept. A mark lasts until a role is taken off as a
+whole, so that the next run completes one that died in between.
 """
 
 from __future__ import annotations

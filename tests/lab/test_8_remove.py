@@ -94,7 +94,7 @@ def test_after_everything_each_node_is_as_before(rack: VirtualRack, file: Path) 
 
 def test_nothing_is_left_and_a_second_removal_changes_nothing(rack: VirtualRack, file: Path) -> None:
     left = {node: rack.ssh(node, OURS).split() for node in NODES}
-    assert left == dict.fromkeys(NODES, ["/var/lib/sparkrack/blackbox"]), "only the records of the black box"
+    assert left == {node: ["/var/lib/sparkrack/blackbox"] for node in NODES}, "only the records of the black box"
     done = rack.inside("sparkrack", "remove", "--dry", rack=file, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

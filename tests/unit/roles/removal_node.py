@@ -28,7 +28,8 @@ TOOLS = {
     'exit 0; fi; for f in @ROOT@/packages/*; do echo "installed ${f##*/}"; done',
     "apt-mark": 'case "$1" in showhold) ls @ROOT@/holds ;; unhold) shift; cd @ROOT@/holds; rm "$@" ;; esac',
     "apt-get": 'for n in "$@"; do case "$n" in -*|purge|autoremove) ;; *) rm -f "@ROOT@/packages/$n" ;; esac; done',
-    "sysctl": 'case "$1" in -a) cat @ROOT@/sysctl ;; -qw) k=${2%%=*}; sed -i "s/^$k = .*/$k = ${2#*=}/" @ROOT@/sysctl ;; esac',
+    "sysctl": 'case "$1" in -a) cat @ROOT@/sysctl ;; '
+    '-qw) k=${2%%=*}; sed -i "s/^$k = .*/$k = ${2#*=}/" @ROOT@/sysctl ;; esac',
     "docker": "",
     "nvidia-smi": "",
     "update-grub": "",
