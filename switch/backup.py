@@ -71,7 +71,7 @@ def folder(rack: str, switch: str) -> Path:
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps backups of one switch in `folder`, the newest `most` of them."""
+    """Keeps backups of one switch in `folder`: the first, from before any run, and the newest `most` others."""
 
     folder: Path
     most: int
@@ -99,7 +99,7 @@ class Keeper:
         except (OSError, CheckError, SecretError, UnreadableError) as fault:
             shutil.rmtree(target, ignore_errors=True)
             raise CheckError(f"no backup could be kept in {self.folder}: {fault}") from None
-        for old in names(self.folder)[: -self.most]:
+        for old in names(self.folder)[1 : -self.most]:
             shutil.rmtree(self.folder / old, ignore_errors=True)
         return target
 
@@ -119,6 +119,11 @@ def newest(place: Path) -> str | None:
     """The newest backup, of those that were not kept because an older one was put back; None without any. So the
     newest stays the newest when it was put back."""
     return next((name for name in reversed(names(place)) if not name.endswith(RESTORING)), None)
+
+
+def oldest(place: Path) -> str | None:
+    """The first backup: what the switch was before any run changed it; None without any."""
+    return next(iter(names(place)), None)
 
 
 _ANY = (1, 0, 0, 0)

@@ -29,10 +29,13 @@ class SelectionError(CommandError):
 
 @dataclass(frozen=True)
 class Selection:
-    """`machines`: names of nodes and switches, in the order of the rack. `roles`: those that are evaluated."""
+    """`machines`: names of nodes and switches, in the order of the rack. `roles`: those that are evaluated. `removes`:
+    whether they are taken off the machines, and not applied to them.
+    """
 
     machines: tuple[str, ...]
     roles: frozenset[str] = frozenset(ROLES)
+    removes: bool = False
 
     @property
     def whole(self) -> bool:

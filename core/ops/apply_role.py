@@ -1,4 +1,4 @@
-"""What deploy.py calls: a role on a machine, if the run is about both."""
+"""What deploy.py and remove.py call: a role on a machine, if the run is about both."""
 
 from __future__ import annotations
 
@@ -30,18 +30,27 @@ def runs(key: str) -> bool:
 
 def apply_role(key: str) -> None:
     """Apply a role to this host if it runs here. Each call must stand on a line of its own in deploy.py."""
-    _import_roles()
+    _import_roles("apply")
     if not runs(key):
         return
     role, data = role_named(key), _current_host().data
     role.module("apply").apply(rack=data.rack, **{role.machine: data.get(role.machine)})
 
 
+def remove_role(key: str) -> None:
+    """Take a role off this node if it runs here. Each call must stand on a line of its own in remove.py."""
+    _import_roles("remove")
+    if runs(key):
+        data = _current_host().data
+        role_named(key).module("remove").remove(rack=data.rack, node=data.node)
+
+
 @cache
-def _import_roles() -> None:
-    """Import what applies each role: the first look at a node asks what all of them need, in one command."""
+def _import_roles(name: str) -> None:
+    """Import what applies or removes each role: the first look at a node asks what all need, in one command."""
     for role in roles():
-        role.module("apply")
+        if name == "apply" or (role.machine == "node" and not role.gate):
+            role.module(name)
 
 
 def _selected() -> frozenset[str] | None:

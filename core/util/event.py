@@ -50,6 +50,8 @@ class Action(StrEnum):
     """Owner and mode of a file are set."""
     MOVE = "move"
     """A file is moved to the backups."""
+    RESTORE = "restore"
+    """What was there before the first run comes back."""
     ADOPT = "adopt"
     """A file of others is taken over, and kept in the backups."""
     COPY = "copy"
@@ -58,6 +60,7 @@ class Action(StrEnum):
     RECORD = "record"
     INSTALL = "install"
     HOLD = "hold"
+    UNHOLD = "unhold"
     ENABLE = "enable"
     DISABLE = "disable"
     MASK = "mask"
@@ -76,6 +79,7 @@ class Action(StrEnum):
     UPDATE_LOGIN = "update login"
     REVOKE_LOGIN = "revoke login"
     JOIN_GROUP = "join group"
+    LEAVE_GROUP = "leave group"
     DISARM = "disarm"
     REBOOT = "reboot"
     """The host must be rebooted by its operator; no run does it."""
@@ -93,12 +97,21 @@ _PHRASES = {
     Action.UPDATE_LOGIN: "let {} in with its present key and addresses",
     Action.REVOKE_LOGIN: "let {} in no longer",
     Action.JOIN_GROUP: "{} joins group",
+    Action.LEAVE_GROUP: "{} leaves group",
     Action.DISARM: "disarm {}, which an interrupted run left: it would undo that run",
     Action.REBOOT: "reboot required",
     Action.UPGRADE: "upgrade required",
 }
 """Where verb and subject do not simply follow one another."""
-_JOINED = {Action.COPY, Action.PULL, Action.NAME, Action.RECORD, Action.ALLOW_LOGIN, Action.JOIN_GROUP}
+_JOINED = {
+    Action.COPY,
+    Action.PULL,
+    Action.NAME,
+    Action.RECORD,
+    Action.ALLOW_LOGIN,
+    Action.JOIN_GROUP,
+    Action.LEAVE_GROUP,
+}
 """Kinds whose detail continues the sentence."""
 _SIGNS = {Action.CREATE: "+", Action.MODIFY: "~", Action.REMOVE: "-"}
 

@@ -11,6 +11,7 @@ PACKAGES = Path(__file__).parents[2]
 """The folder of the packages, and of these files."""
 
 DEPLOY = PACKAGES / "deploy.py"
+REMOVE = PACKAGES / "remove.py"
 INVENTORY = PACKAGES / "inventory.py"
 UNPROVEN = PACKAGES / "docs/unproven.md"
 WATCH_RUNBOOK = PACKAGES / "docs/runbooks/watch.md"

@@ -132,7 +132,7 @@ def _on_trial(host: Host, progress: Rollout, view: FabricFacts, seconds: int) ->
         shadows = scripts.shadow(view.adopted, remote_files.encoded(foreign_netplan.EMPTY_NETPLAN))
         yield _activate(after, shadows + scripts.activate(desired.wanted(rack, node), view.now))
         peers = progress.done | _right_already(host, view)
-        yield FunctionCommand(_prove_network, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
+        yield FunctionCommand(prove_network, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
         yield _keep_file(after, trial, view.adopted)
         kept = True
     finally:
@@ -176,7 +176,7 @@ def _keep_file(content: bytes, trial: PendingChange, adopted: Mapping[str, bytes
     )
 
 
-def _prove_network(state: State, host: Host, script: str) -> bool:
+def prove_network(state: State, host: Host, script: str) -> bool:
     """Management and fabric work, seen through a new connection; from a node itself by its way to the others."""
     others = (other.data.get("node") for other in state.inventory.get_active_hosts() if other is not host)
     peers = [(str(node.address), host.data.rack.access.port) for node in others if node]

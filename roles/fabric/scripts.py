@@ -87,6 +87,19 @@ def deconfigure(now: Mapping[str, InterfaceState]) -> list[str]:
     ]
 
 
+def deactivate(now: Mapping[str, InterfaceState]) -> str:
+    """Return shell text that makes the running system follow a tree in which nothing of ours is: as `activate`, for
+    interfaces that lose what they had.
+    """
+    halves = [name for name in sorted(now) if name not in VLAN_DEVICES]
+    lines = [f"ip link delete {name} 2> /dev/null || true; " for name in now if name in VLAN_DEVICES]
+    lines.append(f"if systemctl is-active --quiet NetworkManager; then netplan apply; else mkdir -p {NETWORKD}; ")
+    lines.append(f"{_copy_networkd_files(now)}; networkctl reload; fi; ")
+    # networkd lets go of an interface that no file has any more, and leaves its addresses and MTU as they are.
+    lines += [f"ip address flush dev {name} scope global; ip link set {name} mtu 1500; " for name in halves]
+    return "".join([*lines, f"rm -rf {TREE}"])
+
+
 def shadow(adopted: Iterable[str], content: str) -> str:
     """Shell text that hides files of /etc/netplan until the next boot; `content` (base64) is read in their place."""
     return "".join(

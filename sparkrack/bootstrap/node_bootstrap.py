@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.model import Node
+from core.ops.record import keep_record
 from core.ssh.host_keys import KINDS, HostKey, HostKeyError, offered, pin, pinned
 from sparkrack.bootstrap import regenerate_identity
 from sparkrack.bootstrap.errors import BootstrapError, last_line
 from sparkrack.bootstrap.key_shell import RootShellProtocol
 from sparkrack.bootstrap.login_methods import NodeLogin, NodesContext
-from sparkrack.bootstrap.node_facts import NodeState, host_keys, look, parse_node_state
+from sparkrack.bootstrap.node_facts import BEGIN, NodeState, host_keys, look, parse_node_state
 from sparkrack.bootstrap.steps import BootstrapStep, is_called, set_up_for_another, steps
 
 _PAUSE = 0.5
@@ -87,7 +88,11 @@ class NodeBootstrap:
 
     def _bring_up(self, root: RootShellProtocol) -> bool:
         found = self._read_state(root)
-        for step in self._missing_steps(found):
+        missing = self._missing_steps(found)
+        if missing:
+            # Before the first change: what `sparkrack remove` brings back.
+            self._login.ask(root, "record its former state", f"{BEGIN}{keep_record()}")
+        for step in missing:
             self.write(root, step.what, step.script)
         self._own_host_keys(root, found)
         found = self._read_state(root)

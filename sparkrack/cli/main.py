@@ -45,6 +45,7 @@ VERB_GROUPS = {
     },
     "Rarely": {
         "bootstrap": "Prepare new nodes and a new switch for apply",
+        "remove": "Take sparkrack off: what was there before comes back",
         "upgrade": "Upgrade a node's driver, or the switch",
         "switch": "Restore the switch, or give it a new password",
         "seed": "Write cloud-init data for the first boot of nodes",
@@ -66,7 +67,7 @@ MOVED = {("driver",): "upgrade driver", ("switch", "upgrade"): "upgrade switch"}
 
 _LONGEST_VERB = max(map(len, VERBS))
 
-DRIVING = ("plan", "apply", "drift")
+DRIVING = ("plan", "apply", "drift", "remove")
 """Verbs that drive pyinfra, whose transport uses gevent."""
 
 

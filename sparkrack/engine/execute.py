@@ -21,6 +21,9 @@ from pyinfra.context import ctx_host
 from core.model.role import roles
 from core.ops import events
 from core.ops.events import operation_title
+from core.ops.record import keep_record
+from core.ops.refusals import is_refusal
+from core.ops.shell import sudo_script
 from core.util.debug_log import LOG
 from core.util.event import Event, EventKind
 from sparkrack.engine.journal import Result
@@ -110,7 +113,8 @@ class ShownPlan:
 class Executor:
     """An active run. `stopping` returns whether it must end after the current operation, for example on request of the
     operator. `shown`: the plan that is executed; a host on which anything else would be changed is left unchanged then.
-    `lost`: why nothing may be sent any more, if so.
+    `lost`: why nothing may be sent any more, if so. `records`: whether the state of a node is recorded before its first
+    change.
     """
 
     session: RunSession
@@ -122,6 +126,9 @@ class Executor:
     """The machines on which an operation failed, with its sentence."""
     in_progress: dict[str, str] = field(default_factory=dict)
     """The machines that are in the middle of an operation, with its sentence."""
+    records: bool = False
+    recorded: set[Host] = field(default_factory=set)
+    """The nodes of which the former state is recorded."""
     left: set[Host] = field(default_factory=set)
     """Nodes that have a change which was not shown: they are left alone from then on."""
 
@@ -220,15 +227,20 @@ class Executor:
             self.watcher.ended(OperationResult(name, role, sentence, number, total, result, took))  # type: ignore[arg-type]
 
     def _hold_up(self, host: Host, op_hash: str) -> None:
-        """Let no command of the operation be sent once the lock is lost."""
+        """Let no command of the operation be sent once the lock is lost, nor before the node's state is recorded."""
         operation = self.session.state.get_op_data_for_host(host, op_hash)
         commands = operation.command_generator
+        records = self.records and host.data.get("node") is not None
 
         def sure() -> Iterator[PyinfraCommand]:
             with closing(cast("Generator[PyinfraCommand, None, None]", commands())) as going:
                 for command in going:
                     if why := self.lost():
                         raise LockLostError(why)
+                    if records and host not in self.recorded and not is_refusal(command):
+                        # Before the first change of a node: what `sparkrack remove` brings back.
+                        self.recorded.add(host)
+                        yield sudo_script(keep_record())
                     yield command
 
         operation.command_generator = sure

@@ -33,6 +33,7 @@ from core.util.project_files import INVENTORY
 from switch.served_units import UNASKED
 
 DEPLOY = project_files.DEPLOY
+REMOVE = project_files.REMOVE
 _COLOURS = re.compile(r"\x1b\[[;?0-9]*[a-zA-Z]")
 """Escape sequences with which pyinfra colours its log."""
 
@@ -102,10 +103,10 @@ class RunSession:
                 self.unreachable.setdefault(name, "no connection")
 
     def prepare(self) -> None:
-        """Run deploy.py to register the operations; none is evaluated yet."""
+        """Run deploy.py, or remove.py, to register the operations; none is evaluated yet."""
         self.state.set_stage(StateStage.Prepare)
         self.progress.phase("list the operations")
-        load_deploy_file(self.state, str(DEPLOY))
+        load_deploy_file(self.state, str(REMOVE if self.selection.removes else DEPLOY))
 
     def close(self) -> None:
         """Disconnect from every host, and leave nothing of this session with pyinfra."""

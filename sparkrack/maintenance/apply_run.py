@@ -24,6 +24,7 @@ from core.util.event import Event, EventKind
 from core.util.paths import state_folder
 from core.util.progress import ProgressObserver
 from core.util.signals import Interrupt
+from roles.watch.options import WatchOptions, server
 from serving.options import served_units
 from sparkrack.engine.apply_result import ApplyResult, ApplyState, Fault
 from sparkrack.engine.evaluated import open_run, planned
@@ -223,9 +224,10 @@ class ExecutionRecorder:
 
 
 class ApplyRun:
-    """One `sparkrack apply` of a selection. `file`: the rack file. `no_nodes`: see `RunSession`. `no_lock`: go on if
-    the node that has the lock cannot be reached. `terminal`: whether the operator can be asked about the lock of a dead
-    run.
+    """One `sparkrack apply`, or `sparkrack remove`, of a selection.
+
+    `file`: the rack file. `no_nodes`: see `RunSession`. `no_lock`: go on if the node that has the lock cannot be
+    reached. `terminal`: whether the operator can be asked about the lock of a dead run.
     """
 
     def __init__(
@@ -251,7 +253,8 @@ class ApplyRun:
             shown = kept or self._plan_and_show()
             if shown.code == 0 and not kept:
                 return ApplyResult(result="nothing to do")
-            if ask and not self.screen.confirm("Apply this?"):
+            question = "Take this off?" if self.selection.removes else "Apply this?"
+            if ask and not self.screen.confirm(question):
                 raise DeclinedError
             return self._execute_shown(shown, kept, log)
 
@@ -288,10 +291,11 @@ class ApplyRun:
                 self._compare(shown, kept, now)
                 done = ApplyResult(result="nothing to do")
                 if now.code:
-                    silences = silences_of_plan(self.rack, now)
+                    # No alert is silenced where a run takes off what would silence it.
+                    silences = [] if self._removes_watch() else silences_of_plan(self.rack, now)
                     with silenced(self.rack, own.id, "apply", silences, SILENT_SECONDS, self.screen.say):
                         done = self._execute(session, now, own, stop, held, log)
-                        if done.result == "done":
+                        if done.result == "done" and not self.selection.removes:
                             missing = unscraped(self.rack, now, stop.asked, progress)
                             done = done.model_copy(update={"notes": (*done.notes, *filter(None, [missing]))})
         except LockError:
@@ -299,6 +303,12 @@ class ApplyRun:
         except CommandError as fault:
             raise CommandError("\n".join([str(fault), *(held.left if held else ())])) from None
         return done.model_copy(update={"faults": (*done.faults, *(held.left if held else ()))})
+
+    def _removes_watch(self) -> bool:
+        if not self.selection.removes or self.rack.declared(WatchOptions) is None:
+            return False
+        watcher = server(self.rack)
+        return watcher is not None and watcher.name in self.selection.machines
 
     def _compare(self, shown: Plan, kept: Plan | None, now: Plan) -> None:
         """Raises CommandError when what would be done is not what was shown, or cannot be done."""
@@ -364,6 +374,7 @@ class ApplyRun:
                 lambda: stop.asked() or self.screen.gone or bool(recorder.unwritten),
                 shown=ShownPlan(plan),
                 lost=held.lost if held else lambda: "",
+                records=not self.selection.removes,
             )
             result: RunResult = "failed"
             try:

@@ -19,6 +19,7 @@ DOCUMENTS = [
     REPOSITORY / "docs/rebuild.md",
     REPOSITORY / "docs/roles/blackbox.md",
     REPOSITORY / "docs/seed.md",
+    *(REPOSITORY / f"docs/{name}.md" for name in ("take-off", "add-a-node", "remove-a-node", "replace-a-node")),
 ]
 SYMPTOMS = ("node-lost", "switch-lost", "switch-compromised", "cable-moved", "operator")
 """The pages that were thought through command by command."""

@@ -35,6 +35,7 @@ from pyinfra.context import ctx_host
 
 from core.model import load
 from core.ops import announce, refusals
+from core.ops.record import RECORD
 from core.ops.remote_files import encoded
 from core.ops.run_lock import PATH
 from core.ops.shell import run_script, sudo_script
@@ -97,6 +98,8 @@ class Folder(FakeConnector):
 
     def run_shell_command(self, command: Any, *_: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
         data, text = self.host.data, command.get_raw_value()
+        if f"record={RECORD}" in text:
+            return True, CommandOutput([])
         if text.startswith("set -eu"):
             with (data.folder / "sent").open("a") as noted:
                 noted.write(f"{data.node.name} {text.partition('/etc/')[2].partition('.')[0]}\n")

@@ -24,6 +24,7 @@ UNKNOWN_NAMES: tuple[tuple[str, ...], ...] = (
     ),
     *((verb, "--only", "no-such") for verb in ("plan", "apply", "drift", "verify")),
     ("apply", "-y", "--limit", "no-such"),
+    ("remove", "-y", "--limit", "no-such"),
     ("topology", "--limit", "no-such"),
     ("rebuild", "no-such"),
     ("support", "no-such"),
