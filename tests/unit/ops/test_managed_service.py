@@ -61,7 +61,7 @@ class Node:
         stand_in(self.root, "systemctl", f'exec {sys.executable} -I -S {standin} {self.root} "$@"')
         for tool in TOOLS:
             stand_in(self.root, tool)
-        if service.reload:
+        if service.reload and not service.reload.startswith("systemctl "):
             stand_in(self.root, service.reload.split()[0], f"exec {self.root}/bin/systemctl reload {service.units[0]}")
         read = [path for path in service.paths if not path.startswith(f"{UNITS}/")]
         (self.root / "reads.json").write_text(json.dumps(dict.fromkeys(service.units, read)))
