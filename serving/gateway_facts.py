@@ -12,21 +12,18 @@ from functools import cached_property
 
 from core.ops.managed_service import ManagedService, ServiceState
 from core.probes.protocol import Reading
-from core.probes.systemd_units import parse_units, show_units
+from core.probes.systemd_units import parse_units
 from core.util import managed_file, resources
 from core.util.managed_file import FileState, ManagedFile
 from serving import gateway as gateway
-from serving.services import GATEWAY, SERVICES
+from serving.services import GATEWAY, SERVICES, UNITS
 
 FILES = "serving-gateway-files"
 STATE = "serving-gateway-state"
-UNITS = "serving-gateway-units"
 _STATE = re.compile(r"(folder|nginx|certificate|closed|pending)(?: ([A-Za-z0-9+/=:_. -]+))?")
-_UNITS = tuple(unit for service in SERVICES for unit in service.units)
 
 COMMANDS: Mapping[str, str] = {
     FILES: managed_file.probe_hashes(path for service in SERVICES for path in (*service.paths, *service.leftovers)),
-    UNITS: show_units(_UNITS),
     # The certificate is public; of the private key the node only says whether it belongs to it.
     STATE: resources.shell_text(
         "serving",
@@ -87,7 +84,7 @@ class GatewayFacts:
         """Return a service of the gateway as the node has it; `files`: its desired ones. Content is never shown."""
         stale = managed_file.differing(files, self.files)
         return ServiceState(
-            units=parse_units(UNITS, self.reading.text(UNITS), _UNITS),
+            units=parse_units(UNITS, self.reading.text(UNITS), service.units),
             files=tuple(zip(stale, managed_file.changes(stale, self.files), strict=True)),
             there=any(path in self.files for path in (*service.paths, *service.leftovers)),
             pending=posixpath.basename(service.mark) in self._state.get("pending", []),
