@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
@@ -15,25 +13,23 @@ from core.model.errors import printable_line
 from core.model.fields import seconds
 from core.ops import host_facts, remote_files
 from core.ops.apply_role import runs
+from core.ops.managed_service import ServiceChanges, ServiceState
 from core.ops.operation import Changeset, operation_on_host
-from core.ops.shell import quote, sudo_script
+from core.ops.shell import sudo_script
 from core.util import managed_file
 from core.util.event import Action, Event, EventKind, acted, file_acted
-from core.util.managed_file import ManagedFile
 from serving import ROLE, desired
 from serving import run_inventory as survey
-from serving.facts import STATE_FOLDER, ServingFacts, starts_again
+from serving.facts import ServingFacts, starts_again
 from serving.gateway_apply import install_gateway
 from serving.launch import UNIT_FILES
 from serving.options import ServedUnit, served_units, serving_of
-from serving.programs import COORDINATOR, FOLDER
+from serving.programs import COORDINATOR
 from serving.run_inventory import ServingSurvey, UnitDifferences
+from serving.services import STATE_FOLDER, unit_service
 
 _COORDINATOR_SECONDS = 30
 """Seconds that a coordinator may take to answer after its start."""
-_WANTS = f"{desired.UNITS}/multi-user.target.wants"
-_IN_FOLDER = re.compile(rf"{UNIT_FILES}/[^/]+\.files(?=/)")
-"""The folder of the files of a unit that are mounted into its container."""
 
 
 @deploy(ROLE.title)
@@ -84,6 +80,11 @@ class _Steps:
     commands: list[StringCommand] = field(default_factory=list)
     provisional: bool = False
 
+    def add(self, changes: ServiceChanges) -> None:
+        """Add the changes of a service."""
+        self.events += changes.events
+        self.commands += changes.commands
+
     def changeset(self, in_sync_reason: str) -> Changeset:
         """All of it as a changeset: with a blocker nothing is changed."""
         if self.blockers:
@@ -126,69 +127,15 @@ def install_units(units: NodeUnits) -> Changeset:
             Action.PERMISSIONS if str(UNIT_FILES) in units.view.folders else Action.WRITE, f"{UNIT_FILES}/"
         )
         steps.commands.append(sudo_script(f"umask 022; install -d -m 700 -o root -g root {UNIT_FILES}"))
-    changed = [one for one in ready if one.touching or stale]
-    steps.commands += [sudo_script(f"umask 077; : > {desired.path(one.unit, 'pending')}") for one in changed]
     if stale:
+        # The programs belong to all units of the node.
+        for one in ready:
+            steps.commands += one.service.set_mark()
         steps.events += managed_file.changes(stale, units.view.files)
-        steps.commands += [sudo_script(f"umask 022; install -d -m 755 {FOLDER}"), *_written(stale)]
+        steps.commands += remote_files.put_files(stale)
     for one in ready:
-        steps.events += _events(one, units.view, bool(stale))
-        steps.commands += _commands(one, bool(stale))
+        steps.add(one.changes(programs=bool(stale)))
     return steps.changeset("the units are installed" if declared else "no unit of rack.yaml is on this node")
-
-
-def _events(one: UnitDifferences, view: ServingFacts, restarts: bool) -> Iterator[Event]:
-    yield from managed_file.changes(one.files, view.files)
-    for file in one.private:
-        there = file.path in view.files
-        # Never its content, nor a hash of it.
-        yield from file_acted(Action.REWRITE if there else Action.WRITE, file.path, detail="differs" if there else None)
-    yield from file_acted(Action.REMOVE, *one.extra)
-    yield from acted(Action.ENABLE, *one.disabled)
-    services = one.services if one.touching or restarts else one.stopped
-    for service in services:
-        action = Action.START if service in one.stopped else Action.RESTART
-        detail = "a change of its files was begun" if one.pending and not one.contents else None
-        yield Event(EventKind.RESTART, subject=service, action=action, detail=detail)
-
-
-def _commands(one: UnitDifferences, restarts: bool) -> Iterator[StringCommand]:
-    yield from _written(one.files)
-    for file in one.private:
-        yield remote_files.put(file.path, file.content.get_secret_value(), mode=file.mode)
-    if one.extra:
-        yield sudo_script(_removal(list(one.extra)))
-    steps = [f"systemctl --no-reload enable --quiet {quote(*one.disabled)}"] if one.disabled else []
-    if one.touching or restarts:
-        # The coordinator reads at its start whether its files are previous ones; now they are those of rack.yaml.
-        steps.append(f"rm -f {desired.path(one.unit, 'previous')}")
-        steps += ["systemctl daemon-reload", f"systemctl restart {quote(*one.services)}"]
-        steps.append(f"rm -f {desired.path(one.unit, 'pending')}")
-    elif one.disabled or one.stopped:
-        steps += ["systemctl daemon-reload", *([f"systemctl start {quote(*one.stopped)}"] if one.stopped else [])]
-    if steps:
-        yield sudo_script("; ".join(steps))
-
-
-def _written(files: list[ManagedFile] | tuple[ManagedFile, ...]) -> Iterator[StringCommand]:
-    """Yield the commands that write files. Those that are mounted into a container are in folders of their own."""
-    for file in files:
-        if _IN_FOLDER.match(file.path):
-            yield from remote_files.put_files([file])
-        else:
-            yield remote_files.put_managed(file)
-
-
-def _removal(paths: list[str]) -> str:
-    """Shell text that stops the services among these files, agent and coordinator first, and removes all of them."""
-    names = [path.rpartition("/")[2] for path in paths if path.startswith(f"{desired.UNITS}/")]
-    services = sorted((name for name in names if name.endswith(".service")), key=len, reverse=True)
-    stop = f"systemctl stop {quote(*services)}; " if services else ""
-    # `systemctl disable` fails when the unit was removed and its link was left.
-    links = [f"{_WANTS}/{name}" for name in services]
-    folders = sorted({found[0] for path in paths if (found := _IN_FOLDER.match(path))})
-    emptied = f"; find {quote(*folders)} -depth -type d -empty -delete" if folders else ""
-    return f"{stop}rm -f {quote(*links, *paths)}{emptied}" + ("; systemctl daemon-reload" if names else "")
 
 
 def _remove_undeclared(units: NodeUnits, steps: _Steps) -> None:
@@ -203,12 +150,15 @@ def _remove_undeclared(units: NodeUnits, steps: _Steps) -> None:
             detail = f"rack.yaml has no such unit on this node, and it is up ({up}); `{stop}` on its head stops it"
             steps.warnings.append(Event(EventKind.UNMANAGED, subject=f"unit {name}", detail=detail))
             continue
-        steps.events += acted(Action.STOP_AND_REMOVE, f"unit {name}", detail="rack.yaml has no such unit on this node")
-        records = [f"{STATE_FOLDER}/{name}.json", f"{STATE_FOLDER}/{name}.rank.json"]
+        service = unit_service(name, paths, head=True)
+        now = ServiceState(units.view.systemd_units(service.units))
         # The versions that are kept have the number of their generation in their names.
-        steps.commands.append(
-            sudo_script(f"{_removal(paths)}; rm -f {quote(*records)} {STATE_FOLDER}/previous/{name}.*.tar")
+        then = (
+            f"systemctl stop {desired.unit_service(name)} 2> /dev/null || true; rm -rf {UNIT_FILES}/{name}.files; "
+            f"rm -f {STATE_FOLDER}/previous/{name}.*.tar"
         )
+        event = acted(Action.STOP_AND_REMOVE, f"unit {name}", detail="rack.yaml has no such unit on this node")
+        steps.add(replace(service.removal(now, "", then), events=event))
 
 
 @dataclass(frozen=True)
@@ -285,7 +235,7 @@ def _start_blockers(units: UnitsToChange, unit: ServedUnit) -> list[str]:
     unready = [
         name
         for name in unit.ranks(found.rack.nodes)
-        if found.programs(name) or found.folder_differs(name) or found.differences(unit, name)
+        if found.programs(name) or found.folder_differs(name) or found.differences(unit, name).changes().events
     ]
     if not unready:
         return []

@@ -67,6 +67,11 @@ class PrivateFile:
     content: SecretBytes
     mode: str = "600"
 
+    @property
+    def managed(self) -> ManagedFile:
+        """The same as a file to write, with the secret in it."""
+        return ManagedFile(self.path, self.content.get_secret_value(), self.mode)
+
 
 @dataclass(frozen=True)
 class LockedUnit:

@@ -6,23 +6,24 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from core.ops import host_facts
+from core.probes.systemd_units import SystemdUnit, parse_units
 from core.util import managed_file, resources
 from core.util.managed_file import FileState
 from serving import desired, programs
 from serving import gateway_facts as gateway_facts
 from serving.launch import UNIT_FILES
+from serving.services import STATE_FOLDER, UNITS, show_services
 
 FILES = "serving-files"
 LEASES = "serving-leases"
 SERVICES = "serving-services"
 RECORDS = "serving-records"
 CONTAINERS = "serving-containers"
-STATE_FOLDER = "/var/lib/sparkrack/serve"
 STATES = ("down", "gating", "starting", "ready", "busy", "draining", "stuck", "held", "stopping")
 """States of a unit, as its coordinator records them."""
 AT_REST = ("down", "held")
@@ -48,6 +49,7 @@ _CONTAINER = re.compile(
     rf"|container (?P<named>{_NAME}) (?P<state>[a-z]+)"
 )
 _RECORD = re.compile(r"([^/]+)\.json ([A-Za-z0-9+/=]*)")
+_NOT_FOUND = SystemdUnit("not-found", "inactive", "")
 _VALID_LEASE = (
     r'[ -f "$f" ] && [ "$(stat -c "%F %s" -- "$f")" = "regular file 65" ] && grep -Eqx "[0-9a-f]{64}" -- "$f"'
 )
@@ -62,14 +64,12 @@ host_facts.register(
                 f"( {managed_file.probe_trees(str(UNIT_FILES), '*.files')} ) || exit 9"
             ),
             LEASES: f'for f in {UNIT_FILES}/*.secret; do if {_VALID_LEASE}; then echo "$f"; fi; done',
-            # Control groups and links: systemctl takes 0.3 s for the same.
             SERVICES: (
                 f'd={UNIT_FILES}; [ ! -e "$d" ] || stat -c "folder %a %U:%G %n" "$d" || exit 9; '
                 "for c in /sys/fs/cgroup/system.slice/sparkrack-serve-*.service; do "
-                '[ ! -d "$c" ] || echo "running ${c##*/}"; done; '
-                f"for l in {desired.UNITS}/multi-user.target.wants/sparkrack-serve-*.service; do "
-                '[ ! -L "$l" ] || echo "enabled ${l##*/}"; done'
+                '[ ! -d "$c" ] || echo "running ${c##*/}"; done'
             ),
+            UNITS: show_services(),
             RECORDS: (
                 f"for f in {STATE_FOLDER}/*.json; do case $f in *.rank.json) continue ;; esac; "
                 '[ ! -f "$f" ] || { printf "%s " "${f##*/}"; head -c 65536 -- "$f" | base64 -w0; echo; }; done'
@@ -133,12 +133,12 @@ class ServingFacts:
 
     @cached_property
     def _services(self) -> Mapping[str, Mapping[str, str]]:
-        found: dict[str, dict[str, str]] = {"folder": {}, "running": {}, "enabled": {}}
+        found: dict[str, dict[str, str]] = {"folder": {}, "running": {}}
         for line in self.reading.text(SERVICES).splitlines():
             kind, _, rest = line.partition(" ")
             if kind == "folder" and (words := rest.rsplit(" ", 1))[-1].startswith("/"):
                 found[kind][words[-1]] = words[0]
-            elif kind in ("running", "enabled") and _SERVICE.fullmatch(rest):
+            elif kind == "running" and _SERVICE.fullmatch(rest):
                 found[kind][rest] = ""
             else:
                 raise ValueError(f"{SERVICES}: unexpected probe output {line[:80]!r}")
@@ -153,9 +153,13 @@ class ServingFacts:
         """Whether a service has processes."""
         return service in self._services["running"]
 
-    def enabled(self, service: str) -> bool:
-        """Whether a service starts at boot."""
-        return service in self._services["enabled"]
+    @cached_property
+    def _systemd_units(self) -> Mapping[str, SystemdUnit]:
+        return parse_units(UNITS, self.reading.text(UNITS), ())
+
+    def systemd_units(self, names: Iterable[str]) -> dict[str, SystemdUnit]:
+        """These systemd units of served units; one that the node has no file of is not found."""
+        return {name: self._systemd_units.get(name, _NOT_FOUND) for name in names}
 
     @cached_property
     def _records(self) -> Mapping[str, str]:
@@ -215,7 +219,7 @@ class ServingFacts:
     def whole(self) -> ServingFacts:
         """The same, after a look at all of it but the records. No unit changes beside a gateway that is unknown."""
         gateway_facts.GatewayFacts(self.reading).whole()
-        _ = self.files, self.leases, self._services, self._records, self._containers
+        _ = self.files, self.leases, self._services, self._systemd_units, self._records, self._containers
         return self
 
     @cached_property

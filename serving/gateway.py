@@ -37,11 +37,9 @@ KEYS = f"{FOLDER}/keys.conf"
 CERTIFICATE = f"{FOLDER}/gateway.pem"
 """The private key and the certificates in one file, so that one is never replaced without the other."""
 PROGRAM = "/usr/local/lib/sparkrack/serve-gateway"
-PENDING = f"{FOLDER}/pending"
-"""A run has begun to change the gateway, and has not ended it."""
 INSTALLING = f"{FOLDER}/installing"
 """A run has begun to install nginx, and has not disabled the package's own service yet."""
-PATHS = (SERVICE_FILE, CONFIGURATION, REACHED, KEYS, CERTIFICATE, PROGRAM, PENDING, INSTALLING)
+PATHS = (SERVICE_FILE, CONFIGURATION, REACHED, KEYS, CERTIFICATE, PROGRAM)
 CLIENT_PATHS = (
     "models",
     "completions",

@@ -9,14 +9,11 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 
 from core.model import Node, Rack
-from core.ops import apt, host_facts, remote_files
-from core.ops.managed_service import ServiceChanges
+from core.ops import apt, host_facts
+from core.ops.managed_service import NO_CHANGES, ServiceChanges
 from core.ops.operation import Changeset, operation_on_host
-from core.ops.shell import quote, sudo_script
-from core.util import managed_file
+from core.ops.shell import sudo_script
 from core.util.event import Action, Event, EventKind, acted, file_acted
-from core.util.managed_file import ManagedFile
-from serving import desired
 from serving import gateway as gateway
 from serving import gateway_certificate as gateway_certificate
 from serving import gateway_router as gateway_router
@@ -25,10 +22,9 @@ from serving.desired import PrivateFile
 from serving.gateway_facts import GatewayFacts
 from serving.options import ServingGateway, served_units
 from serving.run_inventory import RunSecrets
-from serving.services import ROUTER
+from serving.services import GATEWAY, ROUTER
 
 _FOLDER_STATE = "700 root:root"
-_WANTS = f"{desired.UNITS}/multi-user.target.wants/{gateway.SERVICE}"
 
 
 @dataclass(frozen=True)
@@ -78,65 +74,20 @@ def _certificate(here: NodeGateway, declared: ServingGateway) -> Iterator[Privat
 
 
 def _changes(here: NodeGateway, declared: ServingGateway, private: list[PrivateFile]) -> Changeset:
-    facts, made = here.facts, gateway.files(here.rack, declared)
-    files = managed_file.differing(made, facts.files)
-    secret = [file for file in private if facts.files.get(file.path) != survey.private_state(file)]
-    folder = facts.folder != _FOLDER_STATE
+    facts = here.facts
     installing = not facts.nginx or gateway.INSTALLING in facts.files
-    pending = gateway.PENDING in facts.files
-    events = [*(acted(Action.INSTALL, gateway.PACKAGE) if installing else ())]
-    if folder:
-        events += file_acted(Action.PERMISSIONS if facts.folder else Action.WRITE, f"{gateway.FOLDER}/")
-    events += managed_file.changes(files, facts.files)
-    for file in secret:
-        there = file.path in facts.files
-        # Never its content, nor a hash of it.
-        events += file_acted(Action.REWRITE if there else Action.WRITE, file.path, detail="differs" if there else None)
-    events += acted(Action.ENABLE, gateway.SERVICE) if not facts.enabled else ()
-    changed = bool(files or secret or pending or installing)
-    if changed or not facts.running:
-        detail = "an earlier run was not finished" if pending and not files and not secret else None
-        events.append(Event(EventKind.RESTART, subject=gateway.SERVICE, action=_action(facts, files), detail=detail))
-    warnings = tuple(_closed(here))
-    router = ROUTER.differences(facts.router(gateway_router.files(here.rack, declared)))
-    nginx = ServiceChanges(tuple(events), tuple(_commands(facts, files, secret, installing, folder, changed)))
-    return (nginx + router).changeset("the gateway is as declared", warnings)
-
-
-def _action(facts: GatewayFacts, files: list[ManagedFile]) -> Action:
-    if not facts.running:
-        return Action.START
-    return Action.RESTART if any(file.path == gateway.SERVICE_FILE for file in files) else Action.RELOAD
-
-
-def _commands(
-    facts: GatewayFacts,
-    files: list[ManagedFile],
-    secret: list[PrivateFile],
-    installing: bool,
-    folder: bool,
-    changed: bool,
-) -> Iterator[StringCommand]:
-    if folder or installing:
-        yield sudo_script(
-            f"umask 022; install -d -m 755 {gateway.PROGRAM.rpartition('/')[0]}; "
-            f"install -d -m 700 -o root -g root {gateway.FOLDER}"
-        )
+    changes = NO_CHANGES
+    if facts.folder != _FOLDER_STATE:
+        events = file_acted(Action.PERMISSIONS if facts.folder else Action.WRITE, f"{gateway.FOLDER}/")
+        changes += ServiceChanges(events, (sudo_script(f"install -d -m 700 -o root -g root {gateway.FOLDER}"),))
     if installing:
-        yield _install()
-    if changed:
-        yield sudo_script(f"umask 077; : > {gateway.PENDING}")
+        changes += ServiceChanges(acted(Action.INSTALL, gateway.PACKAGE), (_install(),))
     # nginx judges its configuration together with the keys and the certificate.
-    for file in secret:
-        yield remote_files.put(file.path, file.content.get_secret_value(), mode=file.mode)
-    yield from map(remote_files.put_managed, files)
-    steps = ["systemctl daemon-reload"] if any(file.path == gateway.SERVICE_FILE for file in files) else []
-    steps += [f"systemctl --no-reload enable --quiet {gateway.SERVICE}"] if not facts.enabled else []
-    if changed or not facts.running:
-        verb = "restart" if _action(facts, files) is Action.RESTART else "reload-or-restart"
-        steps += [f"systemctl {verb} {gateway.SERVICE}", f"rm -rf {gateway.PENDING} {gateway.OLD_CACHE}"]
-    if steps:
-        yield sudo_script("; ".join(steps))
+    files = [*(file.managed for file in private), *gateway.files(here.rack, declared)]
+    reasons = {gateway.SERVICE: f"{gateway.PACKAGE} is installed"} if installing else {}
+    changes += GATEWAY.differences(facts.service(GATEWAY, files), reasons)
+    changes += ROUTER.differences(facts.service(ROUTER, gateway_router.files(here.rack, declared)))
+    return changes.changeset("the gateway is as declared", tuple(_closed(here)))
 
 
 def _install() -> StringCommand:
@@ -163,16 +114,10 @@ def _closed(here: NodeGateway) -> Iterator[Event]:
 
 def _remove(facts: GatewayFacts) -> Changeset:
     why = "rack.yaml has none on this node"
-    router = ROUTER.removal(facts.router(), why)
-    paths = [path for path in gateway.PATHS if path in facts.files]
-    if not paths and not facts.enabled and not facts.running:
-        return router.changeset("the gateway is not on this node")
-    # `systemctl disable` fails when the unit was removed and its link was left.
-    there = f"[ ! -e {gateway.SERVICE_FILE} ] || systemctl stop {gateway.SERVICE}"
-    folders = f"{gateway.RUN} {gateway.OLD_CACHE}"
-    removal = f"{there}; rm -f {quote(_WANTS, *paths)}; systemctl daemon-reload; rm -rf {folders}"
-    nginx = ServiceChanges(
-        acted(Action.STOP_AND_REMOVE, "gateway", detail=why),
-        (sudo_script(f"{removal}; [ ! -d {gateway.FOLDER} ] || rmdir {gateway.FOLDER}"),),
-    )
-    return (nginx + router).changeset("the gateway is not on this node")
+    then = f"rm -rf {gateway.RUN} {gateway.OLD_CACHE}"
+    changes = GATEWAY.removal(facts.service(GATEWAY), why, then)
+    if changes.commands:
+        folder = f"[ ! -d {gateway.FOLDER} ] || rmdir --ignore-fail-on-non-empty {gateway.FOLDER}"
+        changes += ServiceChanges(commands=(sudo_script(folder),))
+    changes += ROUTER.removal(facts.service(ROUTER), why)
+    return changes.changeset("the gateway is not on this node")

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import base64
 import binascii
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from core.ops.managed_service import ServiceState
+from core.ops.managed_service import ManagedService, ServiceState
 from core.probes.protocol import Reading
-from core.probes.systemd_units import parse_units, show_units
+from core.probes.systemd_units import parse_units
 from core.util import managed_file, resources
 from core.util.managed_file import FileState, ManagedFile
-from serving import desired
 from serving import gateway as gateway
-from serving.services import ROUTER
+from serving.services import GATEWAY, SERVICES, UNITS
 
 FILES = "serving-gateway-files"
 STATE = "serving-gateway-state"
-UNITS = "serving-gateway-units"
-_STATE = re.compile(r"(folder|nginx|running|enabled|certificate|closed|router_pending)(?: ([A-Za-z0-9+/=:_ ]+))?")
+_STATE = re.compile(r"(folder|nginx|certificate|closed|pending)(?: ([A-Za-z0-9+/=:_. -]+))?")
 
 COMMANDS: Mapping[str, str] = {
-    FILES: managed_file.probe_hashes((*gateway.PATHS, *ROUTER.paths)),
-    UNITS: show_units(ROUTER.units),
+    FILES: managed_file.probe_hashes(path for service in SERVICES for path in (*service.paths, *service.leftovers)),
     # The certificate is public; of the private key the node only says whether it belongs to it.
     STATE: resources.shell_text(
         "serving",
@@ -33,10 +31,8 @@ COMMANDS: Mapping[str, str] = {
         folder=gateway.FOLDER,
         run=gateway.RUN,
         nginx=gateway.NGINX,
-        service=gateway.SERVICE,
-        units=desired.UNITS,
         certificate=gateway.CERTIFICATE,
-        router_mark=ROUTER.mark,
+        marks=" ".join(service.mark for service in SERVICES),
     ),
 }
 
@@ -72,16 +68,6 @@ class GatewayFacts:
         return "nginx" in self._state
 
     @property
-    def running(self) -> bool:
-        """Whether the service has processes."""
-        return "running" in self._state
-
-    @property
-    def enabled(self) -> bool:
-        """Whether the service starts at boot."""
-        return "enabled" in self._state
-
-    @property
     def closed(self) -> list[str]:
         """The units for which the gateway is closed."""
         return self._state.get("closed", [])
@@ -94,17 +80,17 @@ class GatewayFacts:
         except (binascii.Error, ValueError):
             raise ValueError(f"{STATE}: the certificate is garbled") from None
 
-    def router(self, files: tuple[ManagedFile, ...] = ()) -> ServiceState:
-        """Return the service of the router as the node has it; `files`: its desired files."""
+    def service(self, service: ManagedService, files: Iterable[ManagedFile] = ()) -> ServiceState:
+        """Return a service of the gateway as the node has it; `files`: its desired ones. Content is never shown."""
         stale = managed_file.differing(files, self.files)
         return ServiceState(
-            units=parse_units(UNITS, self.reading.text(UNITS), ROUTER.units),
+            units=parse_units(UNITS, self.reading.text(UNITS), service.units),
             files=tuple(zip(stale, managed_file.changes(stale, self.files), strict=True)),
-            there=any(path in self.files for path in ROUTER.paths),
-            pending="router_pending" in self._state,
+            there=any(path in self.files for path in (*service.paths, *service.leftovers)),
+            pending=posixpath.basename(service.mark) in self._state.get("pending", []),
         )
 
     def whole(self) -> GatewayFacts:
         """The same, after a look at all of it."""
-        _ = self.files, self._state, self.certificate, self.router()
+        _ = self.files, self._state, self.certificate, self.service(GATEWAY)
         return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from weakref import WeakKeyDictionary
 
@@ -17,15 +17,18 @@ from core.model.image_lock import Pin
 from core.model.lock_file import lock_path
 from core.model.model_lock import ModelRecord
 from core.model.secrets import SecretRef
+from core.ops.managed_service import NO_CHANGES, ManagedService, Reads, ServiceChanges, ServiceState
 from core.ops.shared_survey import SharedSurvey, facts_of_nodes
+from core.ops.shell import sudo_script
 from core.util import managed_file
+from core.util.event import Action, file_acted
 from core.util.managed_file import ManagedFile
 from core.util.scrub import declare
 from serving import desired, programs
-from serving.desired import PrivateFile
 from serving.facts import AT_REST, ServingFacts
 from serving.launch import UNIT_FILES
 from serving.options import ServedUnit, served_units
+from serving.services import remove_files, unit_service
 
 FOLDER_STATE = "700 root:root"
 _PLACEHOLDER = "0" * 64
@@ -60,30 +63,32 @@ class RunSecrets:
 
 @dataclass(frozen=True)
 class UnitDifferences:
-    """What of a unit differs on a node. `extra`: paths that the unit no longer has there. `pending`: an earlier run did
-    not finish. `services`: its agent and, on the head, its coordinator; `disabled`, `stopped`: which of them are."""
+    """What of a unit differs on a node: its service, how the node has it, and paths that the unit no longer has
+    there (`extra`)."""
 
     unit: ServedUnit
-    services: tuple[str, ...]
-    files: tuple[ManagedFile, ...] = ()
-    private: tuple[PrivateFile, ...] = ()
+    service: ManagedService
+    now: ServiceState
     extra: tuple[str, ...] = ()
-    pending: bool = False
-    disabled: tuple[str, ...] = ()
-    stopped: tuple[str, ...] = ()
 
     @property
     def contents(self) -> tuple[str, ...]:
         """The paths that would be written or removed, each of which a running unit uses."""
-        return (*(file.path for file in self.files), *(file.path for file in self.private), *self.extra)
+        return (*(file.path for file, _ in self.now.files), *self.extra)
 
     @property
     def touching(self) -> bool:
-        """Whether agent and coordinator are restarted."""
-        return bool(self.contents or self.pending)
+        """Whether agent and coordinator are restarted, but for what was stopped."""
+        unread = self.service.reads is Reads.RESTART and any(state.reload for state in self.now.units.values())
+        return bool(self.contents or self.now.pending or unread)
 
-    def __bool__(self) -> bool:
-        return bool(self.touching or self.disabled or self.stopped)
+    def changes(self, *, programs: bool = False) -> ServiceChanges:
+        """Return what brings the unit to its desired state. `programs`: those of the node were changed."""
+        gone = NO_CHANGES
+        if self.extra:
+            gone = ServiceChanges(file_acted(Action.REMOVE, *self.extra), (sudo_script(remove_files(self.extra)),))
+        now = replace(self.now, pending=self.now.pending or programs)
+        return self.service.differences(now, also=gone)
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,13 @@ class ServingSurvey:
                 return f"its coordinator reports {state}"
         return ""
 
+    def may_run(self, unit: str) -> bool:
+        """Whether a unit runs, or is about to, or it is unknown."""
+        try:
+            return bool(self.up(unit))
+        except ValueError:
+            return True
+
     def figures(self, unit: ServedUnit) -> Mapping[str, float]:
         """The seconds of the latest start of a unit, as far as its head is in this run."""
         head = self.head(unit)
@@ -151,25 +163,21 @@ class ServingSurvey:
         key = self.secrets.key(unit) if head or unit.api.key is None else "unused"
         private = desired.private_files(locked, node, key, lease)
         shared = desired.shared_secrets(unit, len(locked.nodes))
-        pending, previous = desired.path(unit, "pending"), desired.path(unit, "previous")
-        known = {pending, previous, *(file.path for file in made), *(file.path for file in private)}
-        services = tuple(
-            desired.service_name(unit, one) for one in (("-agent", "-coordinator") if head else ("-agent",))
+        changed = managed_file.differing(made, view.files) + [
+            file.managed
+            for file in private
+            if (renewed if file.path in shared else view.files.get(file.path) != file.managed.state)
+        ]
+        paths = (*(file.path for file in made), *(file.path for file in private))
+        service = unit_service(unit.name, paths, head=head, up=self.may_run(unit.name))
+        now = ServiceState(
+            view.systemd_units(service.units),
+            tuple(zip(changed, managed_file.changes(changed, view.files), strict=True)),
+            pending=service.mark in view.files,
         )
-        return UnitDifferences(
-            unit,
-            services,
-            tuple(managed_file.differing(made, view.files)),
-            tuple(
-                file
-                for file in private
-                if (renewed if file.path in shared else view.files.get(file.path) != private_state(file))
-            ),
-            tuple(path for path in view.installed.get(unit.name, ()) if path not in known),
-            pending in view.files,
-            tuple(service for service in services if not view.enabled(service)),
-            tuple(service for service in services if not view.runs(service)),
-        )
+        known = {service.mark, desired.path(unit, "previous"), *paths}
+        extra = tuple(path for path in view.installed.get(unit.name, ()) if path not in known)
+        return UnitDifferences(unit, service, now, extra)
 
     def renews_lease(self, unit: ServedUnit) -> bool:
         """Whether the nodes of a unit do not share one valid lease secret, and what is made of it, as far as they are
@@ -187,11 +195,11 @@ class ServingSurvey:
 
     def obstacle(self, differences: UnitDifferences, stale: list[ManagedFile]) -> str:
         """Return why a unit must not be touched now, or nothing. `stale`: the programs that differ on the node."""
-        contents = (*differences.contents, *(file.path for file in stale))
-        if not contents and not differences.pending:
+        if not (stale or differences.touching):
             return ""
+        contents = (*differences.contents, *(file.path for file in stale))
         unit = differences.unit
-        what = ", ".join(PurePosixPath(path).name for path in contents) or "what an interrupted run has written"
+        what = ", ".join(PurePosixPath(path).name for path in contents) or "what its services have not read"
         if absent := self.absent(unit):
             return (
                 f"unit {unit.name}: {what} would change, and {', '.join(absent)} of the same unit is not in this run, "
@@ -250,11 +258,6 @@ def away(figures: Mapping[str, float]) -> str:
     return f"away for about {max(1, math.ceil(took / 60))} min: its last start took {took:.0f} s"
 
 
-def private_state(file: PrivateFile) -> managed_file.FileState:
-    """Return the desired state of a file that holds secrets."""
-    return ManagedFile(file.path, file.content.get_secret_value(), file.mode).state
-
-
 _secrets: WeakKeyDictionary[State, RunSecrets] = WeakKeyDictionary()
 _before: SharedSurvey[ServingSurvey] = SharedSurvey()
 _after: SharedSurvey[ServingSurvey] = SharedSurvey()
@@ -267,15 +270,15 @@ def run_secrets(state: State, rack: Rack) -> RunSecrets:
 
 def installed_units(state: State, rack: Rack) -> ServingSurvey:
     """Return the units before this stage of a run installs them. Raises ValueError for a lock file that is broken."""
-    return _before.get(state, lambda: _look(state, rack))
+    return _before.get(state, lambda: _read_survey(state, rack))
 
 
 def ready_units(state: State, rack: Rack) -> ServingSurvey:
     """Return the units when all nodes of this stage have them, read again where a node was changed."""
-    return _after.get(state, lambda: _look(state, rack))
+    return _after.get(state, lambda: _read_survey(state, rack))
 
 
-def _look(state: State, rack: Rack) -> ServingSurvey:
+def _read_survey(state: State, rack: Rack) -> ServingSurvey:
     lock = lock_path(rack.source)
     try:
         pins, records = image_lock.read(lock), model_lock.read(lock)

@@ -1,7 +1,7 @@
 """A systemd service that a role manages: its files, its units, what reads a change, and how it goes. Pure.
 
-One rule for all of them. A mark in /run is set before files are written, and removed once they were read, so that the
-next run completes one that died in between; a reboot reads the files itself, and clears the mark. Units are unmasked,
+One rule for all of them. A mark is set before files are written, and removed once they were read, so that the next run
+completes one that died in between; a reboot reads the files itself, and clears a mark in /run. Units are unmasked,
 enabled and running; one in a restart loop does not run. Files below /etc/systemd/system are read by systemd.
 """
 
@@ -105,15 +105,18 @@ class ManagedService:
     """Shell text after they were started, before the mark goes."""
     leftovers: tuple[str, ...] = field(default=(), kw_only=True)
     """Paths of what it writes itself that go with it."""
+    lasting_mark: str = field(default="", kw_only=True)
+    """Path of its mark where a reboot must not clear it: its programs do not start while their files are not whole."""
 
     @property
     def mark(self) -> str:
         """Path of the mark for files that are written and not read; empty for a service without one."""
-        return f"{MARKS}/{self.name}.pending" if self.name else ""
+        return self.lasting_mark or (f"{MARKS}/{self.name}.pending" if self.name else "")
 
     def set_mark(self) -> tuple[StringCommand, ...]:
         """Return the command that notes that files are about to change, for what changes files of several services."""
-        return (sudo_script(f"umask 077; mkdir -p {MARKS}; : > {self.mark}"),) if self.mark else ()
+        folder = posixpath.dirname(self.mark)
+        return (sudo_script(f"umask 077; mkdir -p {folder}; : > {self.mark}"),) if self.mark else ()
 
     def differences(
         self,

@@ -89,18 +89,8 @@ class EmulatedDevice:
         self.flash = config.free_space
         #: Test knob: addresses that the fabric has learned besides those of nodes and clients, by port (default name).
         self.learned: list[tuple[str, str]] = []
-        for menu in menus:
-            if menu.factory is not None:
-                self.store.fill(menu.path, list(menu.factory(self)))
-        fill(self.store)
         self.vault = KeyStore(config.state.with_name(config.state.name + ".certificates"))
-        if factory:
-            self.vault.clear()
-            self.files.clear()
-        else:
-            self._nvram.load(self.store)
-            self.vault.load()
-        self._match_vault()
+        self._fill_tables(menus, fill, factory=factory)
         self.neighbours = Neighbours(self.hardware)
         around = LinkEnvironment(
             self._lanes, self._fabric, later, self.tell, self.chip.trained, self._vlans, self.clock.stamp
@@ -111,6 +101,20 @@ class EmulatedDevice:
         #: Further parts to reset when the unit is restored to its start.
         self.resets: list[Callable[[], None]] = []
         self._start = (self.store.dump(), self.vault.snapshot())
+
+    def _fill_tables(self, menus: Sequence[EmulatedMenu], fill: Callable[[Store], None], *, factory: bool) -> None:
+        """Give the tables the values of the factory and of the caller, then, but for `factory`, what was saved."""
+        for menu in menus:
+            if menu.factory is not None:
+                self.store.fill(menu.path, list(menu.factory(self)))
+        fill(self.store)
+        if factory:
+            self.vault.clear()
+            self.files.clear()
+        else:
+            self._nvram.load(self.store)
+            self.vault.load()
+        self._match_vault()
 
     @property
     def version(self) -> tuple[int, ...]:

@@ -1,9 +1,9 @@
 # shellcheck shell=sh
 [ ! -d @FOLDER@ ] || stat -c "folder %a %U:%G" @FOLDER@ || exit 9
 [ ! -x @NGINX@ ] || echo nginx
-[ ! -d /sys/fs/cgroup/system.slice/@SERVICE@ ] || echo running
-[ ! -L @UNITS@/multi-user.target.wants/@SERVICE@ ] || echo enabled
-[ ! -e @ROUTER_MARK@ ] || echo router_pending
+for file in @MARKS@; do
+[ ! -e "$file" ] || echo "pending ${file##*/}"
+done
 for file in @RUN@/*.closed; do
 [ ! -e "$file" ] || { file=${file##*/}; echo "closed ${file%.closed}"; }
 done

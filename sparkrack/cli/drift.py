@@ -68,6 +68,7 @@ def drift(
     if as_json and as_markdown:
         raise click.UsageError("--json and --markdown both go to the standard output: choose one")
     with loading():
+        # Importing pyinfra replaces parts of the standard library, so only the run itself does.
         from sparkrack.engine.evaluated import evaluated, selected
 
     rack = rack or rack_path()

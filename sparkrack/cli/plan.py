@@ -58,6 +58,7 @@ def plan(
     (docs/reference/advisories.md), 1 when a machine is unknown, unreachable or refused.
     """
     with loading():
+        # Importing pyinfra replaces parts of the standard library, so only the run itself does.
         from sparkrack.engine.evaluated import evaluated, selected
 
     found, selection = selected(rack, limit, exclude, only)

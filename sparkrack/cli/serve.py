@@ -35,9 +35,8 @@ from sparkrack.cli.serve_calibrate import calibrate
 from sparkrack.cli.serve_export import export_unit
 from sparkrack.cli.serve_import import import_unit
 from sparkrack.cli.serve_logs import logs
-from sparkrack.cli.serve_start_stop import recreate, restart, start, stop
+from sparkrack.cli.serve_start_stop import recreate, restart, start, stop, use
 from sparkrack.cli.serve_status import status
-from sparkrack.cli.serve_use import use
 from sparkrack.serving.check_units import WeightSource, check_units, model_record, recorded_model
 from sparkrack.serving.render_check import COUNTS, show_model, show_units
 

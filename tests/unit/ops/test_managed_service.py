@@ -24,9 +24,12 @@ from core.ops.announce import managed_file_change
 from core.ops.managed_service import UNITS, ManagedService, Reads, ServiceChanges, ServiceState, unit_file
 from core.probes.systemd_units import parse_units
 from core.util.managed_file import ManagedFile
+from serving import desired
+from serving.services import unit_service
 from tests.tiers import sampled
 from tests.unit.ops.shells import run, stand_in, write
 from tests.unit.roles import systemctl_standin
+from tests.unit.roles.serving_units import LEASE, locked
 
 TOOLS = ("chown", "sync", "chmod", "journalctl")
 
@@ -42,9 +45,21 @@ def of_roles() -> dict[str, ManagedService]:
     }
 
 
+def of_a_served_unit() -> dict[str, ManagedService]:
+    """The services of a unit on its nodes; of its files one of each kind, since each costs a process."""
+    made = locked()
+    kinds = (".json", ".secret", ".service", ".slice")
+    found = {}
+    for node, head in zip(made.nodes, (True, False), strict=True):
+        files = [*desired.files(made, node), *desired.private_files(made, node, None, LEASE)]
+        paths = [file.path for file in files if file.path.endswith(kinds) and not file.path.endswith(".gate.json")]
+        found[f"serving-{'head' if head else 'rank'}"] = unit_service(made.unit.name, paths, head=head)
+    return found
+
+
 TOY = ManagedService("toy", ("toy.service",), (f"{UNITS}/toy.service", "/usr/local/lib/toy"))
 """All that a service costs: everything below is proven of it."""
-SERVICES = {**of_roles(), "toy": TOY}
+SERVICES = {**of_roles(), **of_a_served_unit(), "toy": TOY}
 
 
 @dataclass
@@ -61,7 +76,7 @@ class Node:
         stand_in(self.root, "systemctl", f'exec {sys.executable} -I -S {standin} {self.root} "$@"')
         for tool in TOOLS:
             stand_in(self.root, tool)
-        if service.reload:
+        if service.reload and not service.reload.startswith("systemctl "):
             stand_in(self.root, service.reload.split()[0], f"exec {self.root}/bin/systemctl reload {service.units[0]}")
         read = [path for path in service.paths if not path.startswith(f"{UNITS}/")]
         (self.root / "reads.json").write_text(json.dumps(dict.fromkeys(service.units, read)))
@@ -150,7 +165,7 @@ class Node:
             assert state.units[unit].enabled or self.service.static, unit
             assert not state.units[unit].masked
             assert state.units[unit].settled or self.service.at_boot or self.service.waits, unit
-        assert list(self.at("/run").rglob("*.pending")) == []
+        assert list(self.root.rglob("*.pending")) == []
 
     def run(self, command: StringCommand | str) -> None:
         done = run(command, self.root)
@@ -338,7 +353,7 @@ def test_a_service_that_goes_leaves_nothing_also_where_its_removal_is_killed(dec
             declared.run(command)
         assert service.removal(declared.state(), "it goes") == ServiceChanges()
         assert [path for path in (*service.paths, *service.leftovers) if declared.at(path).exists()] == []
-        assert list(declared.at("/run").rglob("*.pending")) == []
+        assert list(declared.root.rglob("*.pending")) == []
         systemd = systemctl_standin.Node(declared.root)
         assert (systemd.active, systemd.waiting) == ([], [])
         assert {unit: (declared.root / "vendor" / unit).exists() for unit in packaged} == packaged
@@ -346,7 +361,8 @@ def test_a_service_that_goes_leaves_nothing_also_where_its_removal_is_killed(dec
 
 
 def test_every_mark_is_of_one_service() -> None:
-    marks = [service.mark for service in SERVICES.values() if service.mark]
+    # No node is the head of a unit and another rank of it.
+    marks = [service.mark for name, service in SERVICES.items() if service.mark and name != "serving-rank"]
     assert len(marks) == len(set(marks))
 
 

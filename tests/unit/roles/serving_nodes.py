@@ -35,16 +35,22 @@ groups=@ROOT@/sys/fs/cgroup/system.slice wants=@ROOT@/etc/systemd/system/multi-u
 verb=$1; shift
 [ "$1" != --quiet ] || shift
 [ ! -e "@ROOT@/fails-$verb" ] || { echo "systemctl $verb fails" >&2; exit 1; }
+[ "$verb" != daemon-reload ] || rm -f @ROOT@/unread
 for unit in "$@"; do
+case $unit in --*) continue ;; esac
 case $verb in
 show)
-case $unit in --*) continue ;; esac
-load=not-found active=inactive file=
+load=not-found active=inactive file= unread=no
+[ ! -e @ROOT@/unread ] || unread=yes
 [ ! -e "@ROOT@/etc/systemd/system/$unit" ] || load=loaded
 [ ! -d "$groups/$unit" ] || active=active
 [ ! -L "$wants/$unit" ] || file=enabled
-printf 'Id=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nNeedDaemonReload=no\n\n' "$unit" $load $active "$file"
+[ ! -L "@ROOT@/run/systemd/system/$unit" ] || load=masked file=masked-runtime
+printf 'Id=%s\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\n' "$unit" $load $active "$file"
+printf 'NeedDaemonReload=%s\n\n' $unread
 ;;
+mask) mkdir -p @ROOT@/run/systemd/system; ln -s /dev/null "@ROOT@/run/systemd/system/$unit" ;;
+unmask) rm -f "@ROOT@/run/systemd/system/$unit" ;;
 enable) mkdir -p "$wants"; ln -sf "../$unit" "$wants/$unit" ;;
 start | restart | reload-or-restart) [ -e "@ROOT@/etc/systemd/system/$unit" ] || exit 5; mkdir -p "$groups/$unit" ;;
 stop) rm -rf "${groups:?}/$unit" ;;

@@ -234,9 +234,9 @@ class Node:
             for name in names:
                 if verb == "restart" or name not in self.active:
                     self.start(name)
-        elif verb == "reload":
+        elif verb in ("reload", "reload-or-restart"):
             for name in names:
-                self.reload(name)
+                self.start(name) if verb != "reload" and name not in self.active else self.reload(name)
         elif verb == "stop":
             self.stop(names)
         elif verb in ("enable", "unmask", "disable", "mask"):

@@ -17,7 +17,7 @@ from serving import gateway as gateway
 from serving import gateway_certificate as gateway_certificate
 from serving import gateway_router as gateway_router
 from serving.options import gateway_of
-from serving.services import ROUTER
+from serving.services import GATEWAY, ROUTER, SERVICES
 from tests.unit.model.serving_racks import unit
 from tests.unit.ops.shells import write
 from tests.unit.roles.serving_nodes import ServingNode, ServingWorld
@@ -100,9 +100,10 @@ def test_the_first_run_installs_the_gateway_on_its_node(world: ServingWorld) -> 
     ended = world.run()
     assert ended.failed == [], ended.log
     n0, n1 = world.nodes.values()
-    for path in (*gateway.PATHS, *ROUTER.paths):
+    for path in (*GATEWAY.paths, *ROUTER.paths):
         assert not place(n0, path).exists()
-        assert place(n1, path).exists() != (path in (gateway.PENDING, gateway.INSTALLING)), path
+        assert place(n1, path).exists(), path
+    assert not place(n1, gateway.INSTALLING).exists()
     modes = {gateway.FOLDER: 0o700, gateway.KEYS: 0o600, gateway.CERTIFICATE: 0o600, gateway.PROGRAM: 0o755}
     for path, mode in modes.items():
         assert stat.S_IMODE(place(n1, path).stat().st_mode) == mode, path
@@ -115,8 +116,8 @@ def test_the_first_run_installs_the_gateway_on_its_node(world: ServingWorld) -> 
     called = n1.calls("systemctl", "nginx")
     for one, other in (
         ("systemctl --runtime mask --quiet nginx.service", "systemctl disable --quiet nginx.service"),
-        ("systemctl disable --quiet nginx.service", f"systemctl reload-or-restart {SERVICE}"),
-        (f"systemctl --no-reload enable --quiet {SERVICE}", f"systemctl reload-or-restart {SERVICE}"),
+        ("systemctl disable --quiet nginx.service", f"systemctl restart {SERVICE}"),
+        (f"systemctl --no-reload enable --quiet {SERVICE}", f"systemctl restart {SERVICE}"),
     ):
         assert called.index(one) < called.index(other)
     assert [call for call in called if call.startswith("nginx -e stderr -t -q -c ")]
@@ -137,7 +138,7 @@ def test_no_secret_is_in_a_command_or_a_line(world: ServingWorld) -> None:
     scripts = [script for node in world.nodes.values() for script in node.texts]
     for secret in (CLIENT, "another-quiet-horse", KEY, private):
         assert not [text for text in (*logs, *scripts) if secret in text]
-    assert f"rewrite {gateway.KEYS}: differs" in logs[2]
+    assert f"rewrite {gateway.KEYS}" in logs[2]
     assert "another-quiet-horse" in place(world.nodes["n1"], gateway.KEYS).read_text()
 
 
@@ -178,15 +179,15 @@ def test_an_interrupted_installation_is_finished(alone: ServingWorld) -> None:
     ("break_it", "line"),
     [
         (lambda n1: place(n1, gateway.CONFIGURATION).write_text("x"), f"rewrite {gateway.CONFIGURATION}"),
-        (lambda n1: place(n1, gateway.KEYS).chmod(0o644), f"rewrite {gateway.KEYS}: differs"),
+        (lambda n1: place(n1, gateway.KEYS).chmod(0o644), f"rewrite {gateway.KEYS}"),
         (lambda n1: place(n1, gateway.KEYS).unlink(), f"write {gateway.KEYS}"),
-        (lambda n1: place(n1, gateway.CERTIFICATE).chmod(0o640), f"rewrite {gateway.CERTIFICATE}: differs"),
-        (lambda n1: place(n1, gateway.CERTIFICATE).write_text("x"), f"rewrite {gateway.CERTIFICATE}: differs"),
+        (lambda n1: place(n1, gateway.CERTIFICATE).chmod(0o640), f"rewrite {gateway.CERTIFICATE}"),
+        (lambda n1: place(n1, gateway.CERTIFICATE).write_text("x"), f"rewrite {gateway.CERTIFICATE}"),
         (lambda n1: place(n1, gateway.PROGRAM).unlink(), f"write {gateway.PROGRAM}"),
         (lambda n1: place(n1, gateway.FOLDER).chmod(0o755), f"{gateway.FOLDER}/: owner and mode are put right"),
         (lambda n1: n1.shell(f"systemctl stop {SERVICE}"), f"start {SERVICE}"),
         (lambda n1: wanted(n1, SERVICE).unlink(), f"enable {SERVICE}"),
-        (lambda n1: place(n1, gateway.PENDING).touch(), f"reload {SERVICE}: an earlier run was not finished"),
+        (lambda n1: write(n1.root, GATEWAY.mark), f"restart {SERVICE}: it has not read its files"),
         (lambda n1: place(n1, gateway.SERVICE_FILE).write_text("x"), f"restart {SERVICE}"),
         (lambda n1: place(n1, gateway.NGINX).unlink(), "install nginx"),
         (lambda n1: place(n1, gateway_router.PROGRAM).write_text("x"), f"rewrite {gateway_router.PROGRAM}"),
@@ -214,7 +215,7 @@ def test_the_certificate_of_another_key_is_replaced(installed: ServingWorld) -> 
     file = place(n1, gateway.CERTIFICATE)
     other = gateway_certificate.self_signed_pem(gateway_of(installed.rack), "10.77.0.2")  # type: ignore[arg-type]
     file.write_bytes(file.read_bytes().partition(b"-----BEGIN CERT")[0] + other[other.index(b"-----BEGIN CERT") :])
-    assert f"rewrite {gateway.CERTIFICATE}: differs" in installed.run().log
+    assert f"rewrite {gateway.CERTIFICATE}" in installed.run().log
 
 
 def test_a_self_signed_certificate_is_made_again_for_another_address(installed: ServingWorld) -> None:
@@ -383,11 +384,12 @@ def test_other_models_restart_the_router_alone(installed: ServingWorld) -> None:
 @pytest.mark.parametrize("node", [None, "n0"])
 def test_a_gateway_that_is_not_declared_there_is_removed(installed: ServingWorld, node: str | None) -> None:
     declare(installed, served=False, node=node)
-    assert "stop and remove gateway: rack.yaml has none on this node" in installed.run("dry").log
+    assert f"stop and remove {SERVICE}: rack.yaml has none on this node" in installed.run("dry").log
     ended = installed.run()
     assert ended.failed == [], ended.log
     n0, n1 = installed.nodes.values()
-    left = (*gateway.PATHS, *ROUTER.paths, gateway.FOLDER, gateway.RUN, gateway.OLD_CACHE, ROUTER.mark)
+    own = [path for service in SERVICES for path in (*service.paths, *service.leftovers, service.mark)]
+    left = (*own, gateway.FOLDER, gateway.RUN, gateway.OLD_CACHE)
     assert [path for path in left if place(n1, path).exists()] == []
     assert f"systemctl stop {SERVICE}" in n1.calls("systemctl")
     assert f"systemctl stop {gateway_router.SERVICE}" in n1.calls("systemctl")
@@ -419,7 +421,7 @@ def test_an_interrupted_run_is_finished_by_the_next(installed: ServingWorld, aft
     installed.forget()
     ended = installed.run()
     assert ended.failed == [], ended.log
-    assert not place(n1, gateway.PENDING).exists()
+    assert not place(n1, GATEWAY.mark).exists()
     installed.forget()
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
 
