@@ -11,7 +11,7 @@ from typing import Any, Literal
 from serving.engines.command_line import judge, split_options
 from serving.engines.memory_fit import MEMORY_GIB
 from serving.engines.option_table import Engine, EngineOption, table
-from serving.engines.registry import KINDS
+from serving.engines.registry import FAMILIES
 from sparkrack.serving.recipe_text import RecipeNotes, json_or_text
 
 _LAUNCHED = frozenset(
@@ -66,7 +66,7 @@ class RecipeOptions:
         """
         options = table(kind).of(table(kind).judging(version) or "")
         self.family = kind
-        spelled = _spelled if KINDS[kind].syntax.equals else _hyphened
+        spelled = _spelled if FAMILIES[kind].syntax.equals else _hyphened
         words = [word.replace(part, full, 1) for word in argv for part, full in (spelled(options, word),)]
         if words and not words[0].startswith("-"):
             self.served = words.pop(0)
@@ -174,7 +174,7 @@ class RecipeOptions:
                 )
             case _ if {dest, name.removeprefix("--")} & _SET_FOR_LLAMA:
                 if name not in ("--no-mmap", "--metrics", "--no-ui", "--no-webui"):
-                    what = KINDS["llama.cpp"].owned.get(dest, "is set for each unit")
+                    what = FAMILIES["llama.cpp"].owned.get(dest, "is set for each unit")
                     self.notes.warn(f"{name}: left out: {what}")
             case _:
                 return True
@@ -252,7 +252,7 @@ class RecipeOptions:
         for key, value in self.args.items():
             if isinstance(value, bool):
                 argv += [f"--{key}"] if value else []
-            elif not KINDS[kind].syntax.equals and not isinstance(value, list):
+            elif not FAMILIES[kind].syntax.equals and not isinstance(value, list):
                 argv += [f"--{key}", str(value)]
             elif isinstance(value, list) and not (known.get(f"--{key}") and known[f"--{key}"].takes_json):
                 argv += [f"--{key}", *map(str, value)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from core.model import ConfigError, load
+from core.model import ConfigError, defaults, load
 from core.model.role import Role, roles
 from sparkrack.cli.main import sparkrack
 from tests import generated
@@ -49,14 +49,14 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def _page(role: Role) -> str:
-    page = f"docs/roles/{role.key}.md"
-    return page if (generated.REPOSITORY / page).exists() else f"{role.package}/__init__.py"
+    page = f"{role.key}.md"
+    return page if (generated.REPOSITORY / "docs/roles" / page).exists() else f"../../{role.package}/__init__.py"
 
 
 def test_the_roles_are_those_of_the_registry() -> None:
     rows = [f"| [{role.key}]({_page(role)}) | {role.promise} | {role.proof} |" for role in roles()]
     lines = ("| | promise | proven by `sparkrack verify` with |", "| --- | --- | --- |", *rows)
-    generated.check("README.md", "roles", "".join(f"{line}\n" for line in lines))
+    generated.check("docs/roles/README.md", "roles", "".join(f"{line}\n" for line in lines).replace("](docs/", "](../"))
 
 
 def test_the_roles_that_are_tried_on_one_machine_first_are_named() -> None:
@@ -69,6 +69,7 @@ def test_the_smallest_rack_file_is_accepted_and_each_of_its_lines_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(defaults, "local_user", lambda: "ops")
     shown = re.search(r"^```yaml\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
     assert shown
     file = tmp_path / "rack.yaml"

@@ -77,7 +77,6 @@ def troubled(rack: Rack) -> Machines:
 def test_the_document_shows_what_is_printed(rack: Rack, tmp_path: Path) -> None:
     fine = screen(machines(rack).status(state(tmp_path / "fine", drift=False)))
     check("docs/status.md", "status-fine", fine)
-    check("README.md", "status", fine)
     status = troubled(rack).status(state(tmp_path / "bad", result=None))
     check("docs/status.md", "status-troubled", screen(status))
     check("docs/status.md", "status-quiet", screen(status, quiet=True))

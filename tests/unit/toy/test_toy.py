@@ -97,12 +97,12 @@ def seen(project: Path, difference: Mapping[str, list[str]]) -> Mapping[str, Any
 
 
 def test_what_a_new_role_touches(difference: Mapping[str, list[str]]) -> None:
-    generated = {"README.md", "docs/apply.md", "docs/cli.md"}
+    generated = {"docs/roles/README.md", "docs/apply.md", "docs/cli.md"}
     by_hand = {"roles/registry.py", "deploy.py"}
     assert set(difference) == {*FILES, "docs/roles/toy.md", *by_hand, *generated}
     assert difference["roles/registry.py"] == ['+     "roles.toy",']
     assert difference["deploy.py"] == ['+ apply_role("toy")']
-    assert difference["README.md"] == ["+ | [toy](docs/roles/toy.md) | a file with the declared level | `cat` |"]
+    assert difference["docs/roles/README.md"] == ["+ | [toy](toy.md) | a file with the declared level | `cat` |"]
     assert all("toy" in line for line in difference["docs/cli.md"] if line[0] == "+")
 
 
