@@ -37,7 +37,7 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.launch import UNIT_FILES, RankLaunch, mount_folder
+from serving.launch import NCCL_CONF, NO_NCCL_CONF, UNIT_FILES, RankLaunch, covers_nccl_conf, mount_folder
 from serving.options import ServedUnit, rdma_is_measured, served_units
 from serving.unit_ports import meeting_port
 
@@ -66,13 +66,14 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
     words: list[str] = []
     for place, word in enumerate(launch.docker):
         before = launch.docker[place - 1] if place else ""
-        if word.partition(":")[0] == key:
+        if word.partition(":")[0] == key or word == NO_NCCL_CONF:
             words.pop()
         else:
             words.append(other.get(before, word))
     looks = list(engine.looks(unit, launch.rank, ranks))
     looks += [f"program:{unit.before[0]}"] if unit.before else []
     looks += [f"file:{path}" for path in container_files(unit)]
+    looks += [f"settings:{NCCL_CONF}"] if covers_nccl_conf(unit, ranks) else []
     shell = {} if engine.package else {"shell": True}
     return {"name": name, "docker": words, "image": launch.image, "looks": looks, **shell}
 

@@ -85,7 +85,10 @@ def launches(
             node=name,
             rank=rank,
             argv=(argv := _after_program(unit, rank_argv(rack, unit, rank, addresses))),
-            docker=_docker(unit, rank, argv[0], memory, image_id, joins_by_ray(unit, len(names))),
+            docker=(
+                *_docker(unit, rank, argv[0], memory, image_id, joins_by_ray(unit, len(names))),
+                *(("--volume", NO_NCCL_CONF) if covers_nccl_conf(unit, len(names)) else ()),
+            ),
             image=image_id or unit.image,
             environment=_environment(_place(rack, unit, rank, addresses)),
         )
@@ -178,6 +181,17 @@ def _docker(unit: ServedUnit, rank: int, program: str, memory: str, image_id: st
     if unit.cache:
         found += ["--volume", f"{cache_folder(unit, image_id)}:{INSIDE_CACHE}"]
     return tuple(found)
+
+
+NCCL_CONF = "/etc/nccl.conf"
+NO_NCCL_CONF = f"/dev/null:{NCCL_CONF}:ro"
+"""An empty file in place of the one of the image: NCCL reads it for each variable that the environment does not have,
+and settings of an image froze the first collective of its ranks (reported)."""
+
+
+def covers_nccl_conf(unit: ServedUnit, ranks: int) -> bool:
+    """Return whether the ranks of a unit get no /etc/nccl.conf of their image; `files` may give them one."""
+    return ranks > 1 and NCCL_CONF not in (unit.files or {})
 
 
 def mount_folder(unit: ServedUnit, mount: unit_files.UnitMount) -> PurePosixPath:

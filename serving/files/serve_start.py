@@ -26,6 +26,7 @@ NO_LIBRARY = 3
 """Exit code of serve_cuda.py on a node without the library of CUDA."""
 KEPT = 8 << 30
 """Bytes that CUDA may have less than the kernel has free; a context and what is in use take 1 to 2 GiB (estimated)."""
+NCCL_CONF = "/etc/nccl.conf"
 CUDA_PROGRAM = "/usr/local/lib/sparkrack/serve/serve_cuda.py"
 LOOK = """\
 import importlib.util, os, shutil, sys
@@ -37,6 +38,9 @@ for word in sys.argv[1:]:
         sys.exit("the image has no module " + name)
     if kind == "file" and not os.path.exists(name):
         sys.exit("the container has no file " + name)
+    if kind == "settings" and os.path.exists(name):
+        with open(name, errors="replace") as file:
+            print("".join("%s: %s\\n" % (name, one.strip()) for one in file if one.strip() and one[0] != "#"), end="")
     if kind == "cuda":
         import ctypes
         try:
@@ -51,7 +55,8 @@ for word in sys.argv[1:]:
         if not count.value:
             sys.exit("CUDA shows no GPU")
 """
-"""The program of the container. Its words: program:NAME, module:NAME, file:PATH, cuda."""
+"""The program of the container. Its words: program:NAME, module:NAME, file:PATH, cuda; and settings:PATH, which prints
+the lines of a file of the image."""
 
 SHELL_LOOK = """\
 PATH=$PATH:/app
@@ -60,6 +65,7 @@ for word do
     case $word in
     program:*) command -v "$name" > /dev/null || { echo "the image has no program $name" >&2; exit 1; } ;;
     file:*) [ -e "$name" ] || { echo "the container has no file $name" >&2; exit 1; } ;;
+    settings:*) [ ! -e "$name" ] || sed -n "s|^[^#].*|$name: &|p" "$name" ;;
     devices:*)
         "$name" --list-devices 2>&1 | grep -q CUDA0 && continue
         echo "$name --list-devices names no CUDA0: it would compute on the CPU" >&2
@@ -95,13 +101,17 @@ class StartChecks:
         script = ["-c", SHELL_LOOK, LOOK] if wanted.get("shell") else ["-c", LOOK]
         words = ["docker", "run", *wanted["docker"], wanted["image"], *script, *looks]
         try:
-            code, _, errors = run(*words, limit=CONTAINER_LIMIT)
+            code, found, errors = run(*words, limit=CONTAINER_LIMIT)
         except GateError:
             run("docker", "rm", "--force", wanted["name"])
             raise
         if code:
             why = explain(code, errors.splitlines()) or f"exit code {code}"
             raise GateError(f"no container of the image can run a rank: {why}")
+        settings = [one.partition(": ")[2] for one in found.splitlines() if one.startswith(f"{NCCL_CONF}: ")]
+        if settings:
+            shown = line(", ".join(settings), 120)
+            self.remarks.append(f"the image's {NCCL_CONF} has {shown}: the ranks get it only if env of the unit has it")
 
     def check_kernel_log(self) -> None:
         """The kernel has logged no failure of the GPU or its driver since the boot."""

@@ -71,6 +71,24 @@ def test_a_container_as_the_rank_s_is_runs_once_before_a_start(
     assert not any(call.startswith("run ") for call in node.calls("docker"))
 
 
+def test_settings_of_nccl_in_the_image_are_a_remark(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    docker(node, "echo 'noise'; echo '/etc/nccl.conf: NCCL_IB_USE_INLINE=1'; echo '/etc/nccl.conf: NCCL_ALGO=Ring'")
+    assert node.gate(capsys, *TOGETHER, **ALONE) == (
+        "ready; the image's /etc/nccl.conf has NCCL_IB_USE_INLINE=1, NCCL_ALGO=Ring: the ranks get it only if env of "
+        "the unit has it"
+    )
+
+
+@pytest.mark.parametrize("script", [serve_start.LOOK, serve_start.SHELL_LOOK])
+def test_the_container_prints_the_lines_of_a_file_of_the_image(script: str, tmp_path: Path) -> None:
+    file = tmp_path / "nccl.conf"
+    file.write_text("# comment\nNCCL_IB_USE_INLINE=1\n\nNCCL_ALGO=Ring")
+    program = [sys.executable, "-c", script] if script == serve_start.LOOK else ["sh", "-c", script, "look"]
+    words = [f"settings:{tmp_path}/none", f"settings:{file}"]
+    found = subprocess.run([*program, *words], capture_output=True, text=True, check=True).stdout
+    assert found.splitlines() == [f"{file}: NCCL_IB_USE_INLINE=1", f"{file}: NCCL_ALGO=Ring"]
+
+
 def test_a_gpu_is_asked_for_in_the_container_of_a_node_that_has_cuda(
     node: GateNode, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -352,6 +352,9 @@ def test_the_gate_waits_for_the_host_memory_of_the_engine_too(keys: dict[str, An
     assert asked({"kv-offloading-size": 6}) - asked({}) == 3 << 30
 
 
+SETTINGS = "settings:/etc/nccl.conf"
+
+
 def test_the_container_of_the_gate_is_that_of_the_rank_without_its_key_and_network() -> None:
     found = locked(WITH_KEY)
     launch = next(one for one in desired._launches(found) if one.rank == 0)
@@ -362,10 +365,12 @@ def test_the_container_of_the_gate_is_that_of_the_rank_without_its_key_and_netwo
     changed = {"host": "none", "sparkrack-one": "sparkrack-one-gate", "vllm": "python3"}
     rest = [changed.get(word, word) for word in launch.docker if word != key]
     rest.pop(next(place for place, word in enumerate(launch.docker) if word == key) - 1)
+    assert rest[-2:] == ["--volume", "/dev/null:/etc/nccl.conf:ro"], "the gate prints what the image has there"
+    del rest[-2:]
     assert wanted["docker"] == rest
     assert "sparkrack-one.slice" in rest
     assert wanted["image"] == found.image_id
-    assert wanted["looks"] == ["program:vllm"]
+    assert wanted["looks"] == ["program:vllm", SETTINGS]
 
 
 @pytest.mark.parametrize(
@@ -384,7 +389,8 @@ def test_the_container_of_the_gate_looks_for_what_the_rank_runs(
     keys: dict[str, Any], head: list[str], worker: list[str]
 ) -> None:
     found = locked(unit(**keys))
-    assert [gate_file(found, node)["container"]["looks"] for node in ("n0", "n1")] == [head, worker]
+    looks = [gate_file(found, node)["container"]["looks"] for node in ("n0", "n1")]
+    assert looks == [[*head, SETTINGS], [*worker, SETTINGS]]
 
 
 def test_the_gate_of_a_unit_of_one_node_asks_for_no_fabric() -> None:

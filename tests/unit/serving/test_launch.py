@@ -231,6 +231,7 @@ def test_docker_gets_the_image_by_its_id_and_the_files_of_the_unit() -> None:
         *("--cgroup-parent", "sparkrack-one.slice", "--env-file", "/etc/sparkrack/fabric.env"),
         *("--env-file", "/etc/sparkrack/serve/one.env", "--volume", "/srv/models/qwen:/models/qwen:ro"),
         *("--volume", "/var/cache/sparkrack/serve/one/abababababab:/cache"),
+        *("--volume", "/dev/null:/etc/nccl.conf:ro"),
     )
     assert worker.environment["TRITON_CACHE_DIR"] == "/cache/triton"
     # What FlashInfer has tuned is not kept between starts: rank 0 alone would have it, and the others would wait.
@@ -241,6 +242,13 @@ def test_docker_gets_the_image_by_its_id_and_the_files_of_the_unit() -> None:
     assert alone.environment["TRITON_CACHE_DIR"] == "/cache/triton"
     assert ranks(unit())[0].image == VLLM
     assert "TRITON_CACHE_DIR" not in ranks(unit())[0].environment
+
+
+def test_ranks_get_no_settings_of_nccl_from_their_image_unless_files_has_them() -> None:
+    """Settings of an image froze the first collective of its ranks (reported)."""
+    covered = "/dev/null:/etc/nccl.conf:ro"
+    assert all(covered in one.docker for one in ranks(unit()))
+    assert covered not in ranks(unit(nodes=["n0"], parallel=None))[0].docker, "NCCL joins nothing on one node"
 
 
 def test_a_size_of_the_cache_and_a_time_to_drain_are_written() -> None:
@@ -331,4 +339,4 @@ def test_the_options_of_sglang_follow_from_the_keys_of_the_unit() -> None:
 
 def test_the_cache_of_an_image_without_an_id_has_a_folder_of_its_own() -> None:
     (head, _) = ranks(unit(cache="20G"))
-    assert head.docker[-2:] == ("--volume", "/var/cache/sparkrack/serve/one/unpinned:/cache")
+    assert head.docker[-4:-2] == ("--volume", "/var/cache/sparkrack/serve/one/unpinned:/cache")

@@ -409,7 +409,7 @@ def test_an_exported_unit_has_all_mounts_and_the_program_before(tmp_path: Path, 
     pod = lws._pod(source, 0)["spec"]
     (container,) = pod["containers"]
     names = [one["name"] for one in pod["volumes"]]
-    assert len(names) == len(set(names)) == 6
+    assert len(names) == len(set(names)) == 7
     mounted = {one["mountPath"] for one in container["volumeMounts"]}
     assert {"/models/qwen", "/models/other", "/workspace/fix", "/workspace/fix.py"} <= mounted
     assert container["args"][:2] == ["sh", "-c"]

@@ -203,7 +203,7 @@ def test_the_gate_looks_for_the_program_and_for_the_declared_memory(tmp_path: Pa
     one = locked(tmp_path, custom({"worker_command": ["work", "{rank}"]}, overhead="4G"))
     for node, program in (("n0", "program:python"), ("n1", "program:work")):
         gate: Any = json.loads(json.dumps(desired.gate_configuration(one, node)))
-        assert gate["container"]["looks"] == [program]
+        assert gate["container"]["looks"] == [program, "settings:/etc/nccl.conf"]
         assert gate["container"]["shell"] is True
         docker = gate["container"]["docker"]
         assert docker[docker.index("--entrypoint") + 1] == "sh"
@@ -233,7 +233,7 @@ def test_a_model_that_the_command_names_is_mounted_or_refused_and_the_gate_looks
     records = read(path.with_name("rack.lock.json"))
     one = desired.locked_unit(rack, served_units(rack)["one"], {VLLM: Pin(None, IMAGE_ID)}, records)
     gate: Any = desired.gate_configuration(one, "n0")
-    assert gate["container"]["looks"] == ["program:python", "file:/models/other"]
+    assert gate["container"]["looks"] == ["program:python", "file:/models/other", "settings:/etc/nccl.conf"]
 
 
 def test_other_paths_of_the_command_are_those_of_the_image() -> None:
