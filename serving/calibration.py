@@ -174,5 +174,9 @@ def record(path: Path, declared: Iterable[str], unit: str, measured: Calibration
         kept = {name: entry for name, entry in lock_file.read_section(path, "units").items() if name in names}
         before = kept.get(unit)
         entry = {name: value for name, value in asdict(measured).items() if name not in _OPTIONAL or value}
+        if measured.measured_with:
+            usual = {one.name: one.default for one in fields(Conditions)}
+            conditions = asdict(measured.measured_with)
+            entry["measured_with"] = {name: value for name, value in conditions.items() if value != usual[name]}
         kept[unit] = {**(before if isinstance(before, dict) else {}), "calibration": entry}
         lock_file.write_section(path, "units", kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from core.model import load
 from core.model.model_lock import ModelFile, ModelRecord
+from serving import calibration
 from serving import fit as serving_fit
 from serving.calibration import Calibration, Conditions
 from serving.engines.memory_fit import Parallel
@@ -150,6 +152,17 @@ def test_a_measurement_does_not_count_for_another_kind_program_or_file(tmp_path:
         "it was measured with files "
     )
     assert before.difference(found(files={"/workspace/x": "fix"}, before=["bash", "/workspace/x/patch.py"]))
+
+
+def test_what_a_unit_of_another_kind_was_measured_with_is_read_again_from_the_lock_file(tmp_path: Path) -> None:
+    lock = tmp_path / "rack.lock.json"
+    cases: tuple[dict[str, Any], ...] = ({}, {"kind": "embedding"}, {"before": '["a"]', "files": "0" * 16})
+    for changes in cases:
+        measured = dataclasses.replace(MEASURED, measured_with=dataclasses.replace(CONDITIONS, **changes))
+        calibration.record(lock, ["one"], "one", measured)
+        assert calibration.read(lock) == {"one": measured}
+        written = json.loads(lock.read_text())["units"]["one"]["calibration"]["measured_with"]
+        assert {"kind", "before", "files"} & written.keys() == changes.keys(), "what is usual is left out"
 
 
 def test_a_folder_is_known_by_its_files() -> None:
