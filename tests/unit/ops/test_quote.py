@@ -31,11 +31,13 @@ def test_a_root_script_stops_at_its_first_failure() -> None:
 def test_a_script_without_its_own_limit_may_take_two_hours_and_a_probe_five_minutes() -> None:
     assert sudo_script("true").connector_arguments["_timeout"] == 2 * 3600
     assert sudo_script("true", seconds=9.5).connector_arguments["_timeout"] == 9
-    host = SimpleNamespace(
-        state=SimpleNamespace(print_fact_output=False, print_fact_input=False),
-        run_shell_command=lambda *_, **given: (
-            True,
-            SimpleNamespace(stdout_lines=[given["_timeout"]], stderr_lines=[]),
-        ),
-    )
-    assert run_script(host, "true") == (True, [5 * 60], [])  # type: ignore[arg-type, comparison-overlap]
+    limits: list[float] = []
+
+    def run_shell_command(*_: object, **arguments: Any) -> tuple[bool, SimpleNamespace]:
+        limits.append(arguments["_timeout"])
+        return True, SimpleNamespace(stdout_lines=[], stderr_lines=[])
+
+    state = SimpleNamespace(print_fact_output=False, print_fact_input=False)
+    host: Any = SimpleNamespace(state=state, run_shell_command=run_shell_command)
+    assert run_script(host, "true") == (True, [], [])
+    assert limits == [5 * 60]
