@@ -62,7 +62,7 @@ def default_options(
 def check_nodes(recipe: Mapping[str, Any], defaults: Mapping[str, Any], notes: RecipeNotes) -> None:
     """Note that a recipe is for several nodes."""
     counts = [recipe.get("min_nodes"), defaults.get("tensor_parallel"), defaults.get("pipeline_parallel")]
-    if recipe.get("cluster_only") or any(str(count).isdigit() and int(count) > 1 for count in counts):
+    if recipe.get("cluster_only") or any(str(count).isdigit() and int(str(count)) > 1 for count in counts):
         notes.missing(
             "nodes: the recipe is for several nodes, which llama.cpp joins by RPC: it has no key and no time limit; "
             "take a recipe of vLLM or SGLang, or a smaller file of the model and one node in a copy of this recipe"

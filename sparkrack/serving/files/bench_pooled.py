@@ -4,6 +4,8 @@ Arguments: what to ask, as JSON, and the path of a new file for the result. Each
 another order, so that no prefix is one that was asked before. The standard library only, of any Python 3.9 and later.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
@@ -15,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 WORDS = """
 time year people way day man thing woman life child world school state family student group country problem
@@ -28,12 +31,12 @@ QUESTION_WORDS = 16
 TIMEOUT = 600.0
 
 
-def text(chance, words):
+def text(chance: random.Random, words: int) -> str:
     """Return a text of so many words."""
     return " ".join(chance.choices(WORDS.split(), k=max(1, words)))
 
 
-def body(given, chance):
+def body(given: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     """Return what one request asks for."""
     words = given["input_tokens"]
     if given["kind"] == "embedding":
@@ -43,7 +46,7 @@ def body(given, chance):
     return {"model": given["model"], "query": text(chance, query), "documents": documents}
 
 
-def ask(given, opener, content):
+def ask(given: dict[str, Any], opener: urllib.request.OpenerDirector, content: dict[str, Any]) -> tuple[float, int]:
     """Send one request; return its seconds and the tokens that the engine counted. Exits when it is not answered."""
     headers = {"Content-Type": "application/json"}
     if os.environ.get("OPENAI_API_KEY"):
@@ -68,7 +71,7 @@ def ask(given, opener, content):
     return took, usage.get("prompt_tokens") or usage.get("total_tokens") or 0
 
 
-def main():
+def main() -> None:
     """Measure once."""
     given, result = json.loads(sys.argv[1]), sys.argv[2]
     chance = random.Random(given["seed"])  # noqa: S311 - texts, not secrets

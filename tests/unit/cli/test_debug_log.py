@@ -20,6 +20,7 @@ from core.model import SecretRef
 from core.ops.run_lock import GONE
 from core.ssh.host_keys import HostKey
 from core.util import debug_log
+from core.util.command_error import CommandError
 from core.util.debug_log import LOG, RunLog, recording, timed
 from sparkrack.bootstrap.password_shell import open_password_shell
 from sparkrack.cli.main import called_verb, sparkrack
@@ -346,3 +347,9 @@ def test_verbose_of_checks_that_run_in_other_processes(tmp_path: Path) -> None:
     done = command("sparkrack", "verify", "-v", "--limit", "spark1", "--only", "memory", **where)
     assert "spark1: ssh: " in done.stderr, done.text
     assert "spark1: ssh: " not in done.stdout
+
+
+@pytest.mark.parametrize("error", [CommandError("no such rack"), RuntimeError("a bug")])
+def test_an_error_in_a_logged_run_is_passed_on(error: Exception) -> None:
+    with pytest.raises(type(error), match=str(error)), run_log():
+        raise error

@@ -16,7 +16,7 @@ from sparkrack.drift.findings import drift_of
 from sparkrack.drift.render import show_drift
 from sparkrack.engine.render_plan import show_plan
 from sparkrack.status.render import WIDTH, show
-from tests.unit.drift.plans import machine, plan
+from tests.unit.drift.plans import machine, modified, plan
 from tests.unit.status.machines import machines, reference
 from tests.unit.verify.reports import ORIGIN, RACK, passed
 
@@ -46,6 +46,12 @@ def test_plan_and_drift(
     assert {*HOSTS, *ROLES} <= words(capsys.readouterr().out)
     show_drift(drift_of(made))
     assert {*HOSTS, *ROLES} <= words(capsys.readouterr().out)
+
+
+def test_a_line_of_a_file_stays_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    long = f"+GRUB_CMDLINE_LINUX_DEFAULT={' '.join(f'parameter{number}=value' for number in range(20))}"
+    show_plan(plan(machine("spark1", ("memory", modified("/etc/default/grub", long)))))
+    assert long in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("width", [NARROW, 80], ids=["60 columns", "pipe"])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from core.model.model_lock import ModelFile, ModelRecord
 from core.model.models import Model
+from core.ops import detached_unit
 from core.ops.distribution import Pull, Route, Routes, forecast_chain
 from roles.models import desired, scripts
+from roles.models.delivery import ModelDelivery
 from roles.models.desired import ModelGoal
 from roles.models.model_sources import ModelTransfers
 from tests.unit.model.racks import loaded, ring
@@ -204,3 +207,15 @@ def test_amounts() -> None:
         "88 min",
         "3 h 20 min",
     ]
+
+
+@pytest.mark.parametrize(("receiving", "started"), [({"n0": None}, {"n0"}), ({}, set())])
+def test_a_node_passes_files_on_from_the_moment_at_which_its_transfer_runs(
+    monkeypatch: pytest.MonkeyPatch, receiving: dict[str, str | None], started: set[str]
+) -> None:
+    given, seen = transfers(receiving), list[set[str]]()
+    monkeypatch.setattr(detached_unit, "send", lambda *_: seen.append({*given.started}))
+    monkeypatch.setattr(detached_unit, "watch", lambda *_: seen.append({*given.started}))
+    anything: Any = None
+    ModelDelivery(anything, "n0", anything)._run(given, None, "the hub")
+    assert seen == [set(), started]

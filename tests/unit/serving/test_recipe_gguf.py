@@ -113,7 +113,7 @@ def test_each_form_of_an_option_is_the_key_that_stands_for_it(
     edits: list[tuple[str, str]], key: str, value: object
 ) -> None:
     unit, _ = taken(edited(*edits), **GIVEN)
-    found = unit.get(key)
+    found: Any = unit.get(key)
     if key == "accept":
         assert list(found) == ["lora-scaled-of-a-fork"]
     else:
