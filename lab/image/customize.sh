@@ -30,8 +30,6 @@ systemctl --quiet disable NetworkManager.service NetworkManager-dispatcher.servi
 systemctl --quiet disable systemd-timesyncd.service
 # The role watch enables them where rack.yaml declares it. With their defaults they listen at all addresses.
 systemctl --quiet disable prometheus.service prometheus-alertmanager.service prometheus-node-exporter.service
-# A gateway has a service of its own, and `apply` finds the package installed.
-systemctl --quiet disable nginx.service
 # A node has no console that takes a login, no disk that wears; its fabric is down at the first boot, for which
 # wait-online would wait two minutes; iperf3 listens only where a test asks it to.
 systemctl --quiet mask getty@.service serial-getty@.service console-getty.service \
