@@ -6,8 +6,10 @@
     sglang --model-path MODEL [--nnodes N --node-rank R --dist-init-addr A:P] [--config FILE] [--port PORT] ...
 
 It is the program `vllm`, and the module `sglang.launch_server`, in the lab's images of served units. A MODEL that is a
-folder must have a config.json. An image has the table of engine options beside it: an option that the release of the
-image does not take ends it with 2. The other options of the real ones have no effect.
+folder must have a config.json, and what an option names below /models, in JSON too, must be there, as must the template
+of chats: it is printed with a digest. An image has the table of engine options beside it: an option that the release of
+the image does not take ends it with 2. The other options of the real ones have no effect. Each answer names the folder
+of its model as `system_fingerprint`.
 
 The ranks meet over TCP, or in Ray (ray_standin.py), and each completion is one round trip to every rank. What was
 measured with vLLM:
@@ -49,6 +51,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -137,10 +140,45 @@ def arguments(words: list[str]) -> argparse.Namespace:
         parser.error("every rank but the first is headless")
     if CHECK_MODEL and given.model.startswith("/") and not Path(given.model, "config.json").is_file():
         parser.error(f"{given.model} has no config.json")
+    given.named = named_paths(words[1:]) if CHECK_MODEL else []
+    if absent := [path for path in given.named if not Path(path).exists()]:
+        parser.error(f"{', '.join(absent)}: no such file or folder")
     if problems := unknown_options(engine, words[1:]):
         parser.error("; ".join(problems))
     given.served_model_name = given.served_model_name or given.model
     return given
+
+
+def named_paths(words: list[str]) -> list[str]:
+    """Return the files and folders of models that a command line names, in JSON too, and its template of chats."""
+    found = set()
+    for number, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        option, value = (option, value) if equals and option.startswith("--") else (words[number - 1], word)
+        try:
+            read = json.loads(value)
+        except ValueError:
+            read = value
+        texts = [read]
+        while texts:
+            text = texts.pop()
+            if isinstance(text, (dict, list)):
+                texts += text.values() if isinstance(text, dict) else text
+            elif isinstance(text, str) and (text.startswith("/models/") or option == "--chat-template"):
+                found.add(text)
+    return sorted(found)
+
+
+def content_digest(path: str) -> str:
+    """Return a digest of a file, or of the names and contents of all files of a folder; hidden ones do not count."""
+    root = Path(path)
+    files = sorted(one for one in root.rglob("*") if one.is_file()) if root.is_dir() else [root]
+    digest = hashlib.sha256()
+    for file in files:
+        place = file.relative_to(root)
+        if not any(part.startswith(".") for part in place.parts):
+            digest.update(f"{place} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def unknown_options(engine: str, words: list[str]) -> list[str]:
@@ -445,13 +483,13 @@ class StandInApi(BaseHTTPRequestHandler):
                     "content": None,
                     "tool_calls": [{"type": "function", "function": function}],
                 }
-            self._answer(200, {"choices": [{"message": message}]})
+            self._answer(200, {**self._origin(), "choices": [{"message": message}]})
         else:
             text = "?!" if (FAULTS / "wrong").exists() else self._text(ANSWERS.get(body["prompt"], "a"))
             if body.get("stream"):
                 self._stream(text.split(","))
                 return
-            self._answer(200, {"choices": [{"text": text}], "usage": {"completion_tokens": 1}})
+            self._answer(200, {**self._origin(), "choices": [{"text": text}], "usage": {"completion_tokens": 1}})
 
     def _pool(self, body: dict[str, Any]) -> None:
         """Answer a request for embeddings or a ranking."""
@@ -467,7 +505,12 @@ class StandInApi(BaseHTTPRequestHandler):
         else:
             vectors = (embedding(given, place, text) for place, text in enumerate(body["input"]))
             data = [{"object": "embedding", "index": place, "embedding": one} for place, one in enumerate(vectors)]
-            self._answer(200, {"object": "list", "data": data, "model": body["model"], "usage": {"prompt_tokens": 9}})
+            answer = {"object": "list", "data": data, "model": body["model"], "usage": {"prompt_tokens": 9}}
+            self._answer(200, {**self._origin(), **answer})
+
+    def _origin(self) -> dict[str, str]:
+        """What an answer has of the model that it is from, whatever name the client gave."""
+        return {"system_fingerprint": self.engine.given.model}
 
     def _text(self, right: str) -> str:
         garbage = FAULTS / "garbage"
@@ -529,6 +572,8 @@ def main(words: list[str]) -> None:
     begun = time.monotonic()
     engine = StandInEngine(given, words)
     signal.signal(signal.SIGTERM, lambda *_: engine.stop())
+    for path in given.named:
+        print(f"reads {path}, sha256 {content_digest(path)}", flush=True)
     engine.wait_until_ready()
     if given.nnodes > 1 or given.distributed_executor_backend == "ray":
         rdma_standin.announce()

@@ -124,7 +124,8 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
                     if sum(map(len, printed.values())) > MAX_OUTPUT_BYTES:
                         self.close()
                         raise UnreachableError(self.hostname, f"its output exceeds {MAX_OUTPUT_BYTES >> 20} MiB")
-                    if mark in printed[stream][-len(part) - len(mark) :] and printed[stream].endswith(b"\n"):
+                    # The exit code behind the mark may have come before the end of its line: a blank and three digits.
+                    if mark in printed[stream][-len(part) - len(mark) - 5 :] and printed[stream].endswith(b"\n"):
                         waiting.unregister(stream)
         return printed[stdout], printed[stderr]
 

@@ -1,6 +1,8 @@
 """The racks of examples/ with a served unit, each in a virtual rack: from factory state to the first completion and on.
 
-    python -m tests.lab.serve_examples [NAME...]    runs these, or all five, and writes docs/serving-examples.md
+    python -m tests.lab.serve_examples [--quick] [NAME...]    runs these, or all, and writes docs/serving-examples.md
+
+--quick leaves the medians of `plan` away.
 
 The programs of the nodes, docker, systemd, the switch and the command lines are those of a real rack. The engine is a
 stand-in that takes the command line by the options of the release, and the model has the configuration of the published
@@ -31,7 +33,9 @@ from ruamel.yaml import YAML
 
 from core.model import Rack, load
 from core.model.selection import ROLES
-from lab.images import target
+from lab.engine_standin import content_digest
+from lab.images import ENGINE, target
+from serving.container_paths import INSIDE_MODELS
 from serving.engines.engine import RAY_PORT
 from serving.launch import api_address
 from serving.options import ServedUnit, served_units
@@ -43,8 +47,8 @@ RECORD = REPOSITORY / "docs/serving-examples.json"
 PAGE = REPOSITORY / "docs/serving-examples.md"
 MEMORY = 0.16
 """Share of a node's memory that a unit gets: a virtual node has 8 GiB, of which the guard keeps 3."""
-OVERHEAD = "4G"
-"""Of the sum that must fit in that share; the stand-in of the engine has none."""
+OVERHEAD = {"memory": "4G", "kv": "1G"}
+"""Of the sum that must fit in that share, and in the node beside `kv`; the stand-in of the engine has none."""
 WEIGHTS = 1 << 20
 COST_ROUNDS = 5
 KEY = "sk-quiet-horse-1234567890"
@@ -57,6 +61,13 @@ headers = {"Content-Type": "application/json", "Authorization": "Bearer " + os.e
 with urllib.request.urlopen(urllib.request.Request(sys.argv[1], body, headers), timeout=60) as answer:
     print(json.load(answer)["choices"][0]["text"])
 """
+DIGEST = f"""\
+import sys
+sys.path.insert(0, "/{ENGINE}")
+from engine_standin import content_digest
+print(content_digest(sys.argv[1]))
+"""
+"""Prints in a container the digest of a file or a folder there."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,9 @@ EXAMPLES = {
         ServedExample("gpt-oss-120b-2-nodes-ray", "gpt_oss", "gpt-oss-120b"),
         ServedExample("deepseek-v4-flash-2-nodes", "deepseek_v4_flash", "DeepSeek-V4-Flash"),
         ServedExample("qwen3-235b-2-nodes-ray", "qwen3_235b", "Qwen3-235B-A22B"),
+        ServedExample("gemma-4-26b-2-nodes-ray", "gemma_4_26b", "gemma-4-26B-A4B"),
+        ServedExample("deepseek-v4.1-flash-4-nodes", "deepseek_v41_flash", "DeepSeek-V4.1-Flash"),
+        ServedExample("deepseek-v4.1-flash-3-nodes", "deepseek_v41_flash", "DeepSeek-V4.1-Flash"),
     )
 }
 
@@ -112,12 +126,16 @@ def lab_text(example: ServedExample, folder: Path) -> tuple[str, list[str]]:
         shutil.copy(CONFIGS / example.config / "config.json", folder / name)
         (folder / name / "model.safetensors").write_bytes(bytes(WEIGHTS))
     for name, unit in data["serving"]["units"].items():
-        changes.append(
-            f"serving.units.{name}.memory: {MEMORY} instead of {unit['memory']}: a node of the lab has 8 GiB"
-        )
-        unit["memory"] = MEMORY
-        changes.append(f"serving.units.{name}.overhead: {OVERHEAD}: keys and values of the whole context are counted")
-        unit["overhead"] = OVERHEAD
+        if "memory" in unit:
+            changes.append(
+                f"serving.units.{name}.memory: {MEMORY} instead of {unit['memory']}: a node of the lab has 8 GiB"
+            )
+            unit["memory"] = MEMORY
+        overhead, why = OVERHEAD["memory"], "keys and values of the whole context are counted"
+        if "memory" not in unit:
+            overhead, why = OVERHEAD["kv"], "a node of the lab has 8 GiB"
+        changes.append(f"serving.units.{name}.overhead: {overhead}: {why}")
+        unit["overhead"] = overhead
     out = StringIO()
     yaml.dump(data, out)
     return out.getvalue(), changes
@@ -193,6 +211,7 @@ class ExampleWalk:
         with self.phase("first completion"):
             assert "4" in self.complete()
         self.checked.append("a client has the known answer")
+        self.reads_its_models()
         self.seconds["apply to completion"] = round(time.monotonic() - applied, 1)
         self.seconds["factory to completion"] = round(time.monotonic() - self.begun, 1)
         figures = self.figures()
@@ -205,6 +224,21 @@ class ExampleWalk:
         words = shlex.join(["python3", "-c", CLIENT, address, self.unit.model])
         key = f"$(cat /etc/sparkrack/serve/{self.unit.name}.token)"
         return self.rack.ssh(self.head, f'LAB_CLIENT_KEY="{key}" {words}')
+
+    def reads_its_models(self) -> None:
+        """Each rank has the models that the operator has, a draft too, and the head has read those that it names."""
+        said = self.rack.ssh(self.head, f"journalctl -q -o cat -u sparkrack-serve-{self.unit.name}")
+        for name in (self.unit.model, *self.unit.also):
+            place, source = f"{INSIDE_MODELS}/{name}", self.declared.models[name].path
+            assert source
+            wanted = content_digest(str(source))
+            words = ["docker", "exec", f"sparkrack-{self.unit.name}", "python3", "-c", DIGEST, place]
+            ranks = self.unit.ranks(self.declared.nodes)
+            found = [self.rack.ssh(node, shlex.join(words)).strip() for node in ranks]
+            assert found == [wanted] * len(ranks), f"{name}: {found}, wanted {wanted}"
+            assert f"reads {place}, sha256 {wanted}" in said, said
+        drafts = f", and the engine reads {', '.join(self.unit.also)}" if self.unit.also else ""
+        self.checked.append(f"all ranks have the same models{drafts}")
 
     def figures(self) -> dict[str, float]:
         """What the coordinator measured of the latest start."""
@@ -324,13 +358,14 @@ def walk(example: ServedExample, folder: Path) -> Iterator[tuple[ExampleWalk, Pa
                 found.rack.lab("down")
 
 
-def run(example: ServedExample) -> Iterator[dict[str, Any]]:
+def run(example: ServedExample, quick: bool) -> Iterator[dict[str, Any]]:
     """Run an example, and yield its record after each part: what was reached, should a later one fail."""
     with walk(example, REPOSITORY / ".lab-examples") as (found, file, changes):
         print(f"{example.file}:", *(f"  {line}" for line in changes), sep="\n", flush=True)
         loads = [os.getloadavg()[0]]
         found.to_first_completion(file)
-        for part in (found.runs_undisturbed, found.costs, found.switch_waits, found.restarts, found.stops, None):
+        costs = () if quick else (found.costs,)
+        for part in (found.runs_undisturbed, *costs, found.switch_waits, found.restarts, found.stops, None):
             loads.append(os.getloadavg()[0])
             yield {
                 "date": datetime.now(UTC).date().isoformat(),
@@ -380,10 +415,11 @@ def write(name: str, reached: dict[str, Any]) -> None:
     PAGE.write_text(f"{before}{BEGIN}{page(record)}{END}{after.partition(END)[2]}")
 
 
-def main(names: Sequence[str]) -> None:
+def main(words: Sequence[str]) -> None:
     """Run the examples, and write the record and the page."""
-    for name in names or EXAMPLES:
-        for reached in run(EXAMPLES[name]):
+    quick = "--quick" in words
+    for name in [word for word in words if word != "--quick"] or EXAMPLES:
+        for reached in run(EXAMPLES[name], quick):
             write(name, reached)
 
 

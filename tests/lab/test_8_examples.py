@@ -1,6 +1,6 @@
 """One of the examples that serve, vLLM on Ray on two nodes, from factory state to a completion, and stopped again.
 
-`python -m tests.lab.serve_examples` does more, and for all five.
+`python -m tests.lab.serve_examples` does more, and for all of them.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ class EngineOfTests:
     `programs`: what runs in the place of a program, by its name. `model`: its folder. `mark`: a text in the arguments
     of each process. `worker`: how an argument of the process of a rank begins. `times`: what the unit file has.
     `patience`: seconds until a test gives up. `stop`: seconds from TERM to KILL. `arguments`: options of the unit, as
-    `args` of a rack file. `environment`: variables. `context`: tokens of a request. `kind`: vllm or vllm-ray.
+    `args` of a rack file. `environment`: variables. `context`: tokens of a request. `kind`: vllm, vllm-ray, llama.cpp
+    or custom. `declared`: keys of the unit that differ from those of vLLM.
     `contained`: its processes leave their process group, so they have a process namespace and a /tmp of their own, as
     in a container.
     """
@@ -42,6 +43,7 @@ class EngineOfTests:
     environment: Mapping[str, str] = field(default_factory=dict)
     context: int = 512
     kind: str = "vllm"
+    declared: Mapping[str, Any] = field(default_factory=dict)
     contained: bool = False
 
     def __str__(self) -> str:

@@ -19,10 +19,10 @@ class SecondUnit(ServingRack):
     def __init__(self, first: ServingRack, port: int = 8000) -> None:
         folder = first.folder / "tiny"
         folder.mkdir()
-        super().__init__(folder, len(first.nodes), first.engine)
+        super().__init__(folder, len(first.nodes), replace(first.engine, model="/models/tiny"))
         self.first, self.port = first, port
         self.compiled = first.compiled
-        words = {"8000": str(port), "29501": "29521"}
+        words = {"8000": str(port), "29501": "29521", "toy": "tiny"}
         self.launches = tuple(
             replace(launch, argv=tuple(words.get(word, word) for word in launch.argv)) for launch in self.launches
         )
@@ -34,7 +34,13 @@ class SecondUnit(ServingRack):
             key = str(node.folder / "etc/unit.key")
             api = {"address": head, "port": self.port, "key_file": key}
             node.configure(
-                **{"name": "tiny", "head": {"address": head, "port": COORDINATOR_PORT}, "api": api, **changes}
+                **{
+                    "name": "tiny",
+                    "model": "tiny",
+                    "head": {"address": head, "port": COORDINATOR_PORT},
+                    "api": api,
+                    **changes,
+                }
             )
             # Where the verbs look for the files of all units of a node.
             shutil.copy(node.unit_file, beside.folder / "etc/tiny.json")

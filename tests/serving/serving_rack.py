@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import socket
@@ -19,6 +20,7 @@ from typing import Any
 
 from lab import namespace
 from serving.container_paths import INSIDE_MODELS
+from serving.engines.llama_cpp import INSIDE_KEY
 from serving.launch import RAY_VARIABLES, RankLaunch, launches
 from serving.options import served_units
 from serving.programs import programs
@@ -125,7 +127,8 @@ class ServingNode:
             program.parent.mkdir(parents=True, exist_ok=True)
             program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             program.chmod(0o755)
-        line = [engine.model if word == f"{INSIDE_MODELS}/toy" else word for word in launch.argv]
+        inside_model, places = f"{INSIDE_MODELS}/toy", {INSIDE_KEY: str(key)}
+        line = [places.get(word, re.sub(f"^{inside_model}(?=/|$)", engine.model, word)) for word in launch.argv]
         environment = {
             **launch.environment,
             **engine.environment,
@@ -295,19 +298,20 @@ class ServingNode:
 def launcher_lines(count: int, engine: EngineOfTests, kind: str = "chat") -> tuple[RankLaunch, ...]:
     """What the launcher has each node run for a unit over so many nodes."""
     names = [f"n{number}" for number in range(count)]
-    declared = unit(
-        engine=engine.kind,
-        kind=kind,
-        version="0.32.0",
-        model="toy",
-        nodes=names,
-        parallel={"tensor": count},
-        context=engine.context,
-        sequences=4,
-        args=dict(engine.arguments),
-        api={"port": API_PORT, "listen": "management", "key": {"env": "KEY"}},
-        drain="5s",
-    )
+    keys: dict[str, Any] = {
+        "engine": engine.kind,
+        "kind": kind,
+        "version": "0.32.0",
+        "model": "toy",
+        "nodes": names,
+        "parallel": {"tensor": count},
+        "context": engine.context,
+        "sequences": 4,
+        "args": dict(engine.arguments),
+        "api": {"port": API_PORT, "listen": "management", "key": {"env": "KEY"}},
+        "drain": "5s",
+    }
+    declared = unit(**{**keys, **engine.declared})
     models = {"toy": {"source": "owner/toy"}}
     rack = loaded(text({"toy": declared}, machines(max(2, count)), images=[VLLM], models=models))
     addresses = {name: node.address for name, node in rack.nodes.items()}

@@ -198,6 +198,12 @@ QUESTION = {"model": "toy", "prompt": "2+2=", "max_tokens": 8}
         (VLLM, ["sglang", "--model-path", "toy"], "the image has vllm, not sglang"),
         (SGLANG, ["sglang", "--model-path", "toy", "--cuda-graph-max-bs-decode=8"], "since 0.5.15"),
         (SGLANG, ["sglang", "--model-path", "/models/none"], "/models/none has no config.json"),
+        (
+            VLLM,
+            ["serve", "toy", "--speculative-config", '{"method": "eagle", "model": "/models/draft"}'],
+            "/models/draft: no such file or folder",
+        ),
+        (VLLM, ["serve", "toy", "--chat-template=/workspace/t.jinja"], "/workspace/t.jinja: no such file or folder"),
     ],
     indirect=["image"],
 )

@@ -5,7 +5,6 @@ The wheel has the server as a library, so that the words of the command become i
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -30,21 +29,7 @@ from tests.serving.test_unit_file import written
 from tests.unit.model.serving_racks import IMAGE_ID, VLLM, loaded, put, record, refusals, text, unit
 
 KEY = "sk-tiny-llama"
-SERVER = """
-import json, sys
-import xllamacpp
-given, made = json.loads(sys.argv[1]), xllamacpp.CommonParams()
-made.model.path, made.model_alias = given["--model"], {given["--alias"]}
-made.n_ctx, made.n_parallel = int(given["--ctx-size"]), int(given["--parallel"])
-made.fit_params, made.cache_ram_mib = given["--fit"] == "on", int(given["--cache-ram"])
-made.load_mode = getattr(xllamacpp.llama_load_mode, "LLAMA_LOAD_MODE_" + given["--load-mode"].upper())
-made.endpoint_metrics, made.hostnames, made.port = "--metrics" in given, [given["--host"]], 0
-made.api_keys = open(given["--api-key-file"]).read().split()
-made.cpuparams.n_threads = made.cpuparams_batch.n_threads = made.n_threads_http = 1
-server = xllamacpp.Server(made)
-print(server.listening_address, flush=True)
-sys.stdin.read()
-"""
+SERVER = Path(__file__).with_name("llama_server.py")
 
 
 class Llama:
@@ -74,11 +59,11 @@ class Llama:
         self.key.write_bytes(secret.content.get_secret_value())
         self.key.chmod(0o600)
         tiny_gguf.write(self.model)
-        given = {**dict.fromkeys(launch.argv, ""), **dict(pairwise(launch.argv[3:]))}
-        given |= {"--model": str(self.model), "--api-key-file": str(self.key)}
+        others = {"--model": str(self.model), "--api-key-file": str(self.key), "--port": "0"}
+        words = [others.get(option, word) for option, word in pairwise(launch.argv[3:])]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, json.dumps(given)],
-            stdin=subprocess.PIPE,
+            [sys.executable, str(SERVER), *words],
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -94,8 +79,7 @@ class Llama:
         return serve_unit.load_unit(written(self.folder, {**self.made, **changes}))
 
     def close(self) -> None:
-        assert self.process.stdin
-        self.process.stdin.close()
+        self.process.terminate()
         self.process.wait(60)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -100,5 +102,21 @@ def test_a_unit_starts_beside_one_that_loads_only_where_both_have_room(shared: S
     assert toy.nodes[0].listening() >= {8000, 8001, 29400, 29401}
     assert tiny.ask_coordinator("down").returncode == 0
     tiny.wait_for("down")
+    assert (toy.record()["state"], toy.record()["generation"]) == ("ready", 1)
+    assert toy.health() == 200
+
+
+def test_a_unit_that_is_killed_comes_back_and_the_one_beside_it_serves_on(shared: SharedNodes) -> None:
+    toy, tiny = shared.toy, shared.tiny
+    for name in ("toy", "tiny"):
+        shared.takes(name, 400)
+    toy.start()
+    tiny.start()
+    before = [node.processes("toy") for node in toy.nodes]
+    assert all(before)
+    for pid in tiny.nodes[1].processes("tiny"):
+        os.kill(pid, signal.SIGKILL)
+    assert len(tiny.wait_for("ready", 2)["restarts"]) == 1
+    assert [node.processes("toy") for node in toy.nodes] == before
     assert (toy.record()["state"], toy.record()["generation"]) == ("ready", 1)
     assert toy.health() == 200

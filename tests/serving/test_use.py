@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,48 +17,19 @@ from click.testing import CliRunner, Result
 from core.model import load
 from serving.options import served_units
 from sparkrack.cli.main import sparkrack
+from tests.serving.killed_use import KILLED_USE
 from tests.serving.second_unit import SecondUnit
-from tests.serving.serving_rack import PATIENCE, ServingRack
+from tests.serving.serving_rack import API_PORT, PATIENCE, ServingRack
 from tests.serving.test_drain import client
 from tests.serving.test_serve_verbs import VerbRack
+from tests.serving.use_kills import ABSENT, CLIENT, COORDINATOR, client_load, use
 from tests.unit.model.serving_racks import put, text, unit
-
-RUN = """\
-import os, signal, sys
-from core.model.yaml_editor import FileSnapshot
-from sparkrack.cli.main import sparkrack
-from sparkrack.serving import unit_run
-from sparkrack.serving.coordinator import UnitCoordinator
-unit_run.POLL_SECONDS = 0.5
-at, put, ask, seen = sys.argv[1], FileSnapshot.put, UnitCoordinator._run, []
-def passed(step):
-    if step == at:
-        os.kill(os.getpid(), signal.SIGKILL)
-def killed_around_a_desired_state(self, *words):
-    name = self.unit.name
-    if words[0] != "status":
-        passed(f"before {words[0]} of {name}")
-        answer = ask(self, *words)
-        passed(f"after {words[0]} of {name}")
-        seen.append((name, words[0]))
-        return answer
-    answer = ask(self, *words)
-    for state in ("down", "starting", "ready"):
-        if f'"state": "{state}"' in answer and any(one[0] == name for one in seen):
-            passed(f"{name} is {state}")
-    return answer
-def killed_around_a_change(self, place, value):
-    passed(f"before {value} in rack.yaml")
-    found = put(self, place, value)
-    passed(f"after {value} in rack.yaml")
-    return found
-UnitCoordinator._run, FileSnapshot.put = killed_around_a_desired_state, killed_around_a_change
-sparkrack(["serve", "use", "-y", *sys.argv[2:]])
-"""
 
 
 class SlotRack(VerbRack):
     """The rack of the verbs, whose units toy and tiny are alternatives; toy is up."""
+
+    names = ("toy", "tiny")
 
     def __init__(self, rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
         rack.up(times={"probe_interval": 3600.0, "drain": 3600.0})
@@ -72,6 +44,44 @@ class SlotRack(VerbRack):
 
     def serve(self, *words: str) -> Result:
         return CliRunner().invoke(sparkrack, ["serve", *words, "--rack", str(self.file)])
+
+    def run_verb(self, *words: str) -> tuple[int, str]:
+        """Run a verb of the operator; return its exit code and what it printed."""
+        done = CliRunner().invoke(sparkrack, [*words, "--rack", str(self.file)])
+        return done.exit_code, done.stdout if "--json" in words else done.output
+
+    def program(self, *words: str) -> subprocess.Popen[str]:
+        """Start a Python program of the operator, whose output is read."""
+        return subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def client(self, out: Path) -> subprocess.Popen[bytes]:
+        """Start clients for the models of both units, which have one address."""
+        second = self.rack.nodes[1]
+        url = f"http://{self.rack.nodes[0].address}:{API_PORT}/v1/chat/completions"
+        key = second.folder / "etc/unit.key"
+        words = ["ip", "netns", "exec", second.namespace, sys.executable, "-c", CLIENT, url, str(key), "", str(out)]
+        return subprocess.Popen([*words, *self.names])
+
+    def unit(self, name: str) -> ServingRack:
+        return self.rack if name == "toy" else self.tiny
+
+    def ranks(self, unit: str) -> int:
+        """Return on how many nodes a rank of a unit runs."""
+        return sum(bool(node.processes(unit)) for node in self.rack.nodes)
+
+    def kill_coordinator(self, unit: str) -> None:
+        """Kill the coordinator of a unit once it is starting, and start it again, as systemd does."""
+        self.unit(unit).wait_for("starting")
+        head = self.unit(unit).nodes[0]
+        assert head.coordinator
+        head.coordinator.kill()
+        head.coordinator.wait()
+        head.start_coordinator()
+
+    def hinder(self, unit: str, hindered: bool) -> None:
+        """Make a gate of a unit fail, or pass again."""
+        reason = self.unit(unit).nodes[1].gate_reason
+        reason.write_text("no room\n") if hindered else reason.unlink()
 
     def declared(self) -> dict[str, str]:
         """The states in rack.yaml by unit."""
@@ -88,7 +98,7 @@ class SlotRack(VerbRack):
 
     def killed(self, at: str) -> None:
         """Run `serve use tiny`, which is killed at a step."""
-        words = [sys.executable, "-c", RUN, at, "tiny", "--rack", str(self.file)]
+        words = [sys.executable, "-c", KILLED_USE, at, "tiny", "--rack", str(self.file)]
         done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == -signal.SIGKILL, f"{at} was not reached: {done.stdout}{done.stderr}"
 
@@ -243,3 +253,19 @@ def test_a_unit_that_fails_after_a_kill_gives_way_to_the_one_that_rack_yaml_has_
     done = slot.serve("use", "tiny", "-y")
     assert done.exit_code == 1, done.output
     assert slot.states() == ({"toy": "ready", "tiny": "down"}, 0, "")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "{new} is starting",
+        pytest.param(ABSENT, marks=pytest.mark.soak),
+        pytest.param(COORDINATOR, marks=pytest.mark.soak),
+    ],
+)
+def test_no_client_has_the_answer_of_another_model_while_a_slot_changes(slot: SlotRack, step: str) -> None:
+    """`python -m tests.serving.use_kills` does it at each step, one after the other."""
+    with client_load(slot) as clients:
+        done = use(slot, clients, step)
+    assert done["answers"]
+    assert done["up"] == "toy" or step != ABSENT

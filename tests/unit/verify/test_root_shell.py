@@ -17,6 +17,18 @@ echo "$*" >> "$LOG"
 exec sh
 """
 
+SPLIT = """\
+#!/bin/sh
+sh | python3 -c '
+import os, time
+while part := os.read(0, 1 << 16):
+    os.write(1, part[:-1])
+    time.sleep(0.1)
+    os.write(1, part[-1:])
+'
+"""
+"""Its output arrives without its last character first."""
+
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RootShell]:
@@ -37,6 +49,15 @@ def give(folder: Path, monkeypatch: pytest.MonkeyPatch, ssh: str) -> None:
 def test_what_a_command_says_comes_back_apart(shell: RootShell) -> None:
     done = shell.run("printf out; printf err >&2; exit 7")
     assert (done.rc, done.stdout, done.stderr) == (7, "out", "err")
+
+
+def test_an_answer_whose_last_character_comes_alone_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give(tmp_path, monkeypatch, SPLIT)
+    made = RootShell("spark1", tmp_path / "config", seconds=5)
+    try:
+        assert made.run("echo out; exit 7").rc == 7
+    finally:
+        made.close()
 
 
 def test_one_login_serves_all(shell: RootShell, tmp_path: Path) -> None:
