@@ -15,7 +15,7 @@ SHELL_FILES := $(filter-out %.py %/__pycache__,$(wildcard scripts/*)) .ci/run la
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-setup: ## Install what a run needs: system packages, and the locked Python packages into .venv
+setup: ## Install what a run needs: system packages, and Python's into .venv
 	@NODES=$(NODES) scripts/setup $(FOR)
 	$(if $(filter setup,$(MAKECMDGOALS)),@echo "Next: . .venv/bin/activate && sparkrack init")
 
@@ -26,10 +26,10 @@ lint: FOR := lint
 test unit engines: FOR := tests
 soak: FOR := soak
 
-demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, verify again (NODES=8 for eight)
+demo: setup ## Try all of it in a virtual rack of three nodes (NODES=8: eight)
 	@NODES=$(NODES) scripts/demo
 
-test: setup compiled lint ## What guards every promise: unit, cases, emulator, the virtual rack, and a part of the soak tests
+test: setup compiled lint ## Every tier of the tests, and a part of the soak tests
 	@$(BIN)/python -m tests.run_twice $(WORKERS)
 
 soak: setup ## All soak tests: the long rest, a part of which is in `make test`
@@ -38,7 +38,7 @@ soak: setup ## All soak tests: the long rest, a part of which is in `make test`
 unit: setup ## The part of `make test` that needs no virtual rack
 	@$(BIN)/pytest -m 'not lab' $(WORKERS)
 
-engines: setup ## All comparisons of the table of engine options with the parsers of real releases
+engines: setup ## Compare the table of engine options with parsers of real releases
 	@$(BIN)/pytest -m 'soak or not soak' tests/unit/serving/engines/test_real_parsers.py
 
 # pytest compiles what it collects, and keeps that. In a new clone each worker would do so at once; mypy leaves a core free.
@@ -58,11 +58,11 @@ lab-up: setup ## Start a virtual rack and leave it running
 lab-down: setup ## End it
 	@$(BIN)/sparkrack lab down
 
-bench: setup ## Compare with Ansible, mitogen and stock pyinfra on local targets (root; takes hours)
+bench: setup ## Compare with Ansible, mitogen and stock pyinfra (root; takes hours)
 	@$(BIN)/python -m benchmarks --docs
 
 # The second has all of the first, in the same versions. The others are environments of their own.
-lock: ## Renew requirements/run.lock and requirements/dev.lock from pyproject.toml, those of engines and conformance (needs uv)
+lock: ## Renew the lock files in requirements/ from pyproject.toml (needs uv)
 	@$(COMPILE) -o requirements/run.lock
 	@$(COMPILE) --extra dev --constraint requirements/run.lock -o requirements/dev.lock
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements/engines.in -o requirements/engines.lock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from sparkrack.engine.subcommands import WITHIN
 if TYPE_CHECKING:
     from sparkrack.engine.plan import HostPlan, Plan
 
+_UNIT_COMMAND = re.compile(r"`(sparkrack serve (?:stop|recreate) [\w.-]+)`")
+"""How a refusal names what ends a unit that is in the way."""
 _printed: list[str] = []
 """The next steps that this process has printed; the report of an error prints none after one of them."""
 _arguments: list[str] = []
@@ -84,12 +87,23 @@ def after_plan(plan: Plan, then: Sequence[str], reason: str = "", **given: Any) 
     elif names := [host.name for host in plan.unknown_hosts if _wants_edit(host)]:
         given.update(limit=names, exclude=())
         next_step(["sparkrack", "plan"], f"after the edits that are named above, on {', '.join(names)}", **given)
+    elif command := _stop_of_unit(plan):
+        next_step(shlex.split(command), "and then the same again", rack=rack, silent=silent)
     elif len(stopped) < len(plan.hosts):
         given["exclude"] = (*given.get("exclude", ()), *stopped)
         given["limit"] = [name for name in given.get("limit", ()) if name not in stopped]
         next_step(["sparkrack", "apply"], "without the hosts that are not ready", **given)
     else:
         next_step(then, "when the reasons above are fixed", **given)
+
+
+def _stop_of_unit(plan: Plan) -> str:
+    """Return what ends the first unit that is in the way, where each host that is refused names such a command."""
+    found = [
+        next((command[1] for text in texts if (command := _UNIT_COMMAND.search(text))), "")
+        for texts in ([event.message for _, event in host.events(EventKind.REFUSED)] for host in plan.unknown_hosts)
+    ]
+    return found[0] if all(found) else ""
 
 
 def _wants_edit(host: HostPlan) -> bool:

@@ -53,8 +53,10 @@ def status(rack: Path, limit: tuple[str, ...], exclude: tuple[str, ...], as_json
     if words := first_contact(found, answers):
         next_step(["sparkrack", *words], "for the first contact", rack=rack, silent=as_json or quiet)
     elif all(isinstance(answer, NoAnswer) for answer in answers.values()):
-        given = {"rack": rack, "limit": limit, "exclude": exclude, "silent": as_json or quiet}
-        next_step(["sparkrack", "status"], "when a host answers", **given)
+        silent = as_json or quiet
+        next_step(
+            ["sparkrack", "status"], "when a host answers", rack=rack, limit=limit, exclude=exclude, silent=silent
+        )
     else:
         next_step(["sparkrack", "drift"], rack=rack, limit=limit, exclude=exclude, silent=as_json or quiet)
     sys.exit(now.code)

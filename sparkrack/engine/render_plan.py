@@ -220,11 +220,11 @@ def _disturbances(group: Sequence[HostPlan], role: str) -> Iterator[str]:
     subjects: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (verb, subject), hosts in found.items():
         subjects.setdefault((verb, tuple(dict.fromkeys(hosts))), []).append(subject)
-    for (verb, hosts), names in subjects.items():
+    for (verb, disturbed), names in subjects.items():
         left = len(names) - _NAMED if verb.startswith("~") else 0
         named = names[:_NAMED] if left > 1 else names
         more = f" and {left} more" if left > 1 else ""
-        where = f" ({', '.join(hosts)})" if len(hosts) < len(group) else ""
+        where = f" ({', '.join(disturbed)})" if len(disturbed) < len(group) else ""
         yield printable(f"{verb.removeprefix('~')}{(', ' if verb else '; ').join(named)}{more}{where}")
 
 

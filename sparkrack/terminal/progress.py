@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import click
 from pydantic import SecretStr
+from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -222,7 +223,11 @@ class ProgressDisplay:
     def _picture(self, now: float) -> Text:
         finished = sum(step.finished for step in self._hosts.values())
         count = f": {finished} of {len(self._hosts)} hosts done" if self._hosts else ""
-        picture = Text(f"{self._title}, {now - self._began:.0f} s{count}", style="bold", no_wrap=True)
+        # A long title is cut before the seconds: they are the part that moves.
+        moving = f", {now - self._began:.0f} s{count}"
+        title = Text(self._title)
+        title.truncate(max(self._console.width - cell_len(moving), 1), overflow="ellipsis")
+        picture = Text(f"{title.plain}{moving}", style="bold", no_wrap=True)
         width = max(map(len, self._hosts), default=0)
         for name, step in self._hosts.items():
             picture.append(f"\n  {name.ljust(width)}  {printable_line(step.text)}", style="not bold dim")

@@ -76,6 +76,12 @@ class Installed:
         return Path(done.stdout.strip())
 
 
+def test_the_wheel_has_the_man_page(wheel: Path) -> None:
+    with ZipFile(wheel) as packed:
+        (name,) = [name for name in packed.namelist() if name.endswith(".data/data/share/man/man1/sparkrack.1")]
+        assert packed.read(name) == (TOP / "docs/sparkrack.1").read_bytes()
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     environment, folder = tmp_path_factory.mktemp("environment"), tmp_path_factory.mktemp("anywhere")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,13 @@ def page() -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_the_page_of_the_wheel_is_the_one_that_the_help_makes(page: str) -> None:
+    kept = REPOSITORY / "docs/sparkrack.1"
+    if os.environ.get("UPDATE_DOCS"):
+        kept.write_text(page)
+    assert kept.read_text() == page, "UPDATE_DOCS=1 renews docs/sparkrack.1"
 
 
 def test_each_command_has_a_section(page: str) -> None:

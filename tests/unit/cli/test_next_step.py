@@ -216,3 +216,32 @@ def test_a_rack_file_that_was_named_and_is_missing_is_the_one_to_write() -> None
 def test_where_no_lab_is_the_next_step_makes_one(tmp_path: Path) -> None:
     done = command("sparkrack", "lab", "status", SPARKRACK_LAB=str(tmp_path / ".lab"))
     assert (done.code, done.stderr.splitlines()[-1]) == (1, "Next: sparkrack lab up")
+
+
+IN_THE_WAY = {
+    "a unit runs": (
+        ("unit tiny runs, and docker must be restarted; run `sparkrack serve stop tiny` first",),
+        "stop tiny",
+    ),
+    "its files change": (
+        ("unit tiny is up (ready), and tiny.args would change; run `sparkrack serve recreate tiny`, or stop",),
+        "recreate tiny",
+    ),
+    "on two nodes": (("run `sparkrack serve stop tiny` first", "run `sparkrack serve stop tiny` first"), "stop tiny"),
+}
+
+
+@pytest.mark.parametrize("case", IN_THE_WAY)
+def test_a_unit_in_the_way_is_stopped_and_no_host_left_out(case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    texts, words = IN_THE_WAY[case]
+    sick = [
+        machine(f"spark{at}", ("docker", Event(EventKind.REFUSED, detail=text))) for at, text in enumerate(texts, 2)
+    ]
+    after_plan(plan(machine("spark1"), *sick), ["sparkrack", "apply"])
+    assert printed(capsys) == f"Next, and then the same again: sparkrack serve {words}\n"
+
+
+def test_a_host_with_another_reason_beside_a_unit_in_the_way_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    sick = machine("spark2", ("docker", Event(EventKind.REFUSED, detail="run `sparkrack serve stop tiny` first")))
+    after_plan(plan(machine("spark1"), sick, unreachable("spark3")), ["sparkrack", "apply"])
+    assert printed(capsys).startswith("Next, without the hosts that are not ready: sparkrack apply --exclude spark2")

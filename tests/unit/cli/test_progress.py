@@ -142,6 +142,19 @@ def test_what_is_fast_leaves_no_line_in_a_log(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_long_operation_keeps_its_seconds_in_the_picture(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm")
+    clock = _Clock()
+    display = ProgressDisplay(clock=clock)
+    display.phase("[13/21] docker: Run docker with the rack's settings, now and after a reboot", ["spark1"])
+    first = display._picture(52.0).plain.splitlines()[0]
+    assert first.startswith("[13/21] docker: Run docker with")
+    assert first.endswith("\u2026, 52 s: 0 of 1 hosts done")
+    assert len(first) <= columns
+
+
 class _Recorder:
     def __init__(self) -> None:
         self.phases: list[tuple[str, list[str]]] = []

@@ -238,7 +238,7 @@ class Workdir:
     def verbs(self, since: int = 0) -> list[str]:
         """Return the called commands, in one to three words each."""
         return [
-            " ".join(words[: 3 if words[0] == "serve" else 2 if words[0] in ("bootstrap", "switch") else 1])
+            " ".join(words[: 3 if words[0] == "serve" else 2 if words[0] in ("bootstrap", "upgrade") else 1])
             for words in self.calls[since:]
         ]
 
