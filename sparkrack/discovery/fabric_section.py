@@ -15,7 +15,6 @@ from sparkrack.discovery.draft import Gap, majority
 from sparkrack.discovery.node_facts import HalfFacts, NodeFacts
 
 
-
 @dataclass
 class FabricKeys:
     """The section `fabric`, the host numbers of nodes that have another one than their rank, notes by key, and what
