@@ -91,8 +91,8 @@ class Node(Section):
 
 
 class Fabric(Section):
-    """The fast network: its MTU in bytes, and the source of its addresses, `subnets` or `pool`. `addressing.sourced` has
-    the one that applies when neither is written.
+    """The fast network: its MTU in bytes, and the source of its addresses, `subnets` or `pool`.
+    `addressing.sourced` has the source that applies when neither is written.
 
     `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged. `adopt`: an existing
     netplan file that defines only fabric interfaces is not refused: it stays while it has the same effect as ours, and
