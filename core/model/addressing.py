@@ -42,8 +42,8 @@ class Address:
 
 
 def sourced(fabric: Fabric, cabling: Cabling) -> Fabric:
-    """Return the fabric with the source of its addresses: what is written, else `POOL` where two nodes or more are joined
-    by several cables without a switch, and `SUBNETS` otherwise."""
+    """Return the fabric with the source of its addresses: what is written, else `POOL` where several cables join
+    nodes without a switch, and `SUBNETS` otherwise."""
     if fabric.subnets is not None or fabric.pool is not None:
         return fabric
     switched = any(isinstance(cable.b, Leg) for cable in cabling.cables)

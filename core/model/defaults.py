@@ -64,7 +64,9 @@ def _rack_name(value: object, info: ValidationInfo) -> object:
         return value
     folder = Path((info.context or {}).get("folder", Path.cwd()))
     if not (name := folder_name(folder)):
-        raise invalid(f"is not written, and the folder {folder} gives no name", "write rack: and a name, like rack: desk")
+        raise invalid(
+            f"is not written, and the folder {folder} gives no name", "write rack: and a name, like rack: desk"
+        )
     return name
 
 

@@ -193,7 +193,9 @@ def _validate(
 ) -> tuple[Rack | None, list[RuleViolation]]:
     """The rack if its sections are sound, and every problem in and between them but those at `faulty`."""
     if not isinstance(document.data, dict):
-        return None, [RuleViolation((), "the file is not a mapping", "begin with a line nodes: and write the nodes below it")]
+        return None, [
+            RuleViolation((), "the file is not a mapping", "begin with a line nodes: and write the nodes below it")
+        ]
     data, problems = _with_names(document)
     complete = not (problems or faulty)
     context = {"folder": path.parent}

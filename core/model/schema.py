@@ -91,8 +91,8 @@ class Node(Section):
 
 
 class Fabric(Section):
-    """The fast network: its MTU in bytes, and the source of its addresses, `subnets` or `pool`; `addressing.sourced` has
-    the one that applies when neither is written.
+    """The fast network: its MTU in bytes, and the source of its addresses, `subnets` or `pool`.
+    `addressing.sourced` has the source that applies when neither is written.
 
     `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged. `adopt`: an existing
     netplan file that defines only fabric interfaces is not refused: it stays while it has the same effect as ours, and
@@ -114,9 +114,7 @@ class Fabric(Section):
     @model_validator(mode="after")
     def _one_source_of_addresses(self) -> Fabric:
         if self.subnets is not None and self.pool is not None:
-            raise invalid(
-                "has both subnets and pool", "write one: subnets for two nodes or a switch, pool for a ring"
-            )
+            raise invalid("has both subnets and pool", "write one: subnets for two nodes or a switch, pool for a ring")
         return self
 
 

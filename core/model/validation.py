@@ -189,7 +189,9 @@ def _networks(partial: PartialRack, fabric: Fabric, *, written: bool) -> Iterato
                 if written:
                     yield RuleViolation(path, what, "keep fabric and management apart")
                 else:
-                    yield RuleViolation(path[:2], f"is not written, and its default {what}", _free_networks(partial, path[1]))
+                    yield RuleViolation(
+                        path[:2], f"is not written, and its default {what}", _free_networks(partial, path[1])
+                    )
                 break
         if subnet.overlaps(_BRIDGE) and "docker" not in partial.leave:
             what = f"{subnet} overlaps {_BRIDGE}, the network of docker's bridge on every node"

@@ -129,14 +129,14 @@ def owner(rack: Rack, facts: MachineFacts) -> list[str]:
     others = sorted({name for name in facts.racks if name != rack.rack})
     if others and "rack" not in rack.model_fields_set:
         found.append(
-            f"rack: the node was set up for the rack {truncate(others[0])}, and rack.yaml is in a folder that makes its "
-            f"name {rack.rack}; write rack: {truncate(others[0])}, or rack: {rack.rack} to rename it"
+            f"rack: the node was set up for the rack {truncate(others[0])}, and rack.yaml is in a folder that makes "
+            f"its name {rack.rack}; write rack: {truncate(others[0])}, or rack: {rack.rack} to rename it"
         )
     others = sorted({name for name in facts.logins if name != rack.access.user})
     if others and "user" not in rack.access.model_fields_set:
         found.append(
-            f"access.user: the node was set up for the user {truncate(others[0])}, and you are {rack.access.user}; write "
-            f"access: {{user: {truncate(others[0])}}}, or {{user: {rack.access.user}}} to change it"
+            f"access.user: the node was set up for the user {truncate(others[0])}, and you are {rack.access.user}; "
+            f"write access: {{user: {truncate(others[0])}}}, or {{user: {rack.access.user}}} to change it"
         )
     return found
 
@@ -170,7 +170,9 @@ def vendor(node: Node, facts: MachineFacts) -> str | None:
         return None
     named = f"{facts.maker or '?'} {facts.product or '?'} (board: {facts.board or '?'})"
     if node.vendor is None:
-        return f"vendor: the machine at {node.address} is {named}, which no known maker of a GB10 has; is it another one?"
+        return (
+            f"vendor: the machine at {node.address} is {named}, which no known maker of a GB10 has; is it another one?"
+        )
     return (
         f"vendor: rack.yaml says {node.vendor}, the machine at {node.address} is {named}; "
         "it is another machine, or vendor is wrong"
@@ -223,10 +225,15 @@ def _link_fault(node: Node, facts: MachineFacts, slot: str, name: str) -> str | 
     return f"PCIe: {slot} ({name}) runs at {link.speed} {link.width}, wanted {SPEED} {WIDTH}{remedy}"
 
 
+def bios_floor(rack: Rack, made: str | None) -> str | None:
+    """Return the oldest BIOS that rack.yaml accepts of a vendor; None for any."""
+    return next((floor for name, floor in rack.options(PreflightOptions).bios.items() if name == made), None)
+
+
 def bios(rack: Rack, node: Node, facts: MachineFacts) -> str | None:
     """The oldest BIOS of the node's vendor that rack.yaml accepts."""
     made = maker(node, facts)
-    floor = rack.options(PreflightOptions).bios.get(made) if made else None
+    floor = bios_floor(rack, made)
     if floor is None:
         return None
     if "bios" in facts.unknown:

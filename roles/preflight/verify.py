@@ -81,8 +81,7 @@ def test_vendor(node: Node, facts: VerifyFacts) -> None:
 
 def test_bios(node: Node, facts: VerifyFacts, rack: Rack) -> None:
     """The BIOS is not below the floor of its vendor."""
-    made = facts.maker(node)
-    floor = rack.options(PreflightOptions).bios.get(made) if made else None
+    floor = desired.bios_floor(rack, facts.maker(node))
     if floor is None:
         pytest.skip("rack.yaml has no floor for every vendor's BIOS")
     assert not dmi.older(facts.one("bios"), floor), (
@@ -157,6 +156,10 @@ def test_like_the_others(node: Node, heard: Mapping[str, VerifyFacts], rack: Rac
     each = {name: answer.alike(rack.nodes[name]) for name, answer in heard.items()}
     held = {name: values[about] for name, values in each.items() if about in values}
     if about == "BIOS":
-        held = {name: value for name, value in held.items() if heard[name].maker(rack.nodes[name]) == heard[node.name].maker(node)}
+        held = {
+            name: value
+            for name, value in held.items()
+            if heard[name].maker(rack.nodes[name]) == heard[node.name].maker(node)
+        }
     difference = outlier(node.name, about, held)
     assert difference is None, difference

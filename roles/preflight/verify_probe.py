@@ -66,7 +66,7 @@ class VerifyFacts:
         return {place: int(blocks) * int(size) for place, blocks, size in map(str.split, self.reported.get("room", []))}
 
     def maker(self, node: Node) -> str | None:
-        """The vendor of the node: the declared one, else the one that its DMI table names; None where that names none."""
+        """The vendor: the declared one, else the one that the DMI table names; None where that names none."""
         return node.vendor or dmi.vendor_of(self.one("maker"), self.one("board"))
 
     def alike(self, node: Node) -> dict[str, str]:

@@ -42,8 +42,8 @@ def set_up_for_another(seen: NodeState, user: str) -> str:
     if seen.login in ("", user):
         return ""
     return (
-        f"it was set up for the user {seen.login}, and rack.yaml names none, so that would become {user}, who runs this; "
-        f"write access: {{user: {seen.login}}}, or {{user: {user}}} to change it"
+        f"it was set up for the user {seen.login}, and rack.yaml names none, so that would become {user}, who runs "
+        f"this; write access: {{user: {seen.login}}}, or {{user: {user}}} to change it"
     )
 
 

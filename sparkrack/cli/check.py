@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -26,7 +27,9 @@ _TOPOLOGIES = {
 def check(rack: Path, as_json: bool, quiet: bool) -> None:
     """Judge rack.yaml without connecting to anything: exit 0, or 1 and one line for each fault.
 
-    A secret's file that does not exist is a warning: `sparkrack plan` refuses if a run needs it. So is what cannot be
+    What is not written and applies by default is shown in one line, with where it comes from.
+    A secret's file that does not exist is a warning: `sparkrack plan` refuses if a run needs it. So is a key that
+    does not exist, a driver that no key holds, what cannot be
     known of a unit of `serving` before its model is recorded, a fit that is accepted by hand, what leaves the nodes
     unencrypted, alerts without a heartbeat, and what is known against the release of a switch
     (docs/reference/advisories.md).
@@ -47,7 +50,9 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
             f"({found.legs} to a switch), topology: {_TOPOLOGIES[found.topology or 'direct']}"
         )
         if found.defaults:
-            click.echo(f"not written: {', '.join(found.defaults)}")
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+            line = f"not written: {', '.join(found.defaults)}"
+            click.echo(click.wrap_text(line, width, subsequent_indent="  "))
     if not as_json:
         for line in checked.warnings:
             click.echo(f"warning: {line}", err=True)

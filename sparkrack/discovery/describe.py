@@ -80,8 +80,8 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     compact = not live and not found.boxes
     implied = found.implied if compact else frozenset[str]()
     access = {key: value for key, value in found.access.items() if key not in implied}
-    name = {} if "rack" in implied else {"rack": found.name}
-    sheet = RackDraft({**name, **({"access": access} if access else {})}, compact=compact)
+    first: dict[str, Any] = {} if "rack" in implied else {"rack": found.name}
+    sheet = RackDraft(first | ({"access": access} if access else {}), compact=compact)
     facts = {name: machine.facts for name, machine in found.nodes.items() if machine.facts}
     seen = without_uplinks(facts.values(), (box.facts for box in found.boxes.values() if box.facts))
     linked = {one.name: one for one in seen}

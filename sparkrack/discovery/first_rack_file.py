@@ -60,14 +60,14 @@ def write_first(
         cables = rack_questions.ask_cables(screen, tuple(found.nodes), _cabled(sheet))
         sheet = describe(found.with_ports(cables), live=False)
     sheet.heads[()] = ["Written by sparkrack init; yours to edit. sparkrack check judges it without connecting."]
-    if screen.interactive:
-        sheet.data |= rack_questions.offer_sections(screen, tuple(found.nodes), discovery.facts)
     passwords = []
     for name, box in found.boxes.items():
         if management:
             _propose_management(sheet, name, box, found, options, screen)
         if reader and _ask_with_default_yes(screen, f"declare a read-only user of {name} for verify?"):
             passwords.append(_propose_reader(sheet, name, box, options))
+    if screen.interactive:
+        sheet.data |= rack_questions.offer_sections(screen, tuple(found.nodes), discovery.facts)
     rack, faults = validated_text(text(sheet), options.out)
     prepare = partial(_make_passwords, passwords, screen)
     port, yes = options.ssh_port, options.yes

@@ -69,7 +69,9 @@ def written(
         raise CommandError(f"{out}: cannot be written: {fault.strerror or fault}") from None
     except HostKeyError as fault:
         raise CommandError(f"{fault}; {out} was not written") from None
-    _warn_operator(screen, f"{out}: written" + (f", and {len(pins)} host keys in {_shown(known_hosts)}" if pins else ""))
+    _warn_operator(
+        screen, f"{out}: written" + (f", and {len(pins)} host keys in {_shown(known_hosts)}" if pins else "")
+    )
 
 
 def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> None:

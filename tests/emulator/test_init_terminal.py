@@ -29,9 +29,11 @@ neighbours.nodes = lambda: ((Advertised("office-mac", "127.0.89.9"), Advertised(
 sparkrack(prog_name="sparkrack")
 """
 """The program on a network on which two machines announce ssh; nothing is sent to the network of this machine."""
-TWO_SPARKS = NEAR.replace('"office-mac", "127.0.89.9"', '"spark1", "127.0.89.11"').replace(
-    'Advertised("spark1", "127.0.89.11")), "")', 'Advertised("spark2", "127.0.89.12")), "")'
-).replace("sparkrack(prog", "neighbours.switches = lambda: ()\nsparkrack(prog")
+TWO_SPARKS = (
+    NEAR.replace('"office-mac", "127.0.89.9"', '"spark1", "127.0.89.11"')
+    .replace('Advertised("spark1", "127.0.89.11")), "")', 'Advertised("spark2", "127.0.89.12")), "")')
+    .replace("sparkrack(prog", "neighbours.switches = lambda: ()\nsparkrack(prog")
+)
 """The same with two Sparks and nothing else."""
 
 
@@ -53,7 +55,12 @@ class Person:
     """Someone who reads and answers."""
 
     def __init__(
-        self, *words: str, program: tuple[str, ...] = (PROGRAM,), folder: Path | None = None, columns: int = 200, **env: str
+        self,
+        *words: str,
+        program: tuple[str, ...] = (PROGRAM,),
+        folder: Path | None = None,
+        columns: int = 200,
+        **env: str,
     ) -> None:
         self.shown = ""
         self._from = 0

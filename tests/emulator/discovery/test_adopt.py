@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from core.model.defaults import folder_name
 from sparkrack.cli.main import sparkrack
 from tests.emulator.discovery.discovery_fixtures import HAND, Site, by_hand, settled
 
@@ -64,7 +65,7 @@ def test_a_file_that_is_there_is_shown_and_stays_without_a_yes(site: Site) -> No
     code, reported = site.run("adopt")
     assert code == 1
     assert "-rack: mine" in reported
-    assert "+rack: rack" in reported
+    assert f"+rack: {folder_name(site.folder)}" in reported
     assert "pass --yes" in reported
     assert site.out.read_text() == "rack: mine\n"
     assert not (site.folder / "known_hosts").exists()

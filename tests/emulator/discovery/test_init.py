@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from core.routeros.api import ApiSession
 from core.routeros.sentences import writes
+from roles.driver.options import DriverOptions
 from sparkrack.cli.main import sparkrack
 from switch.differences import switch_differences
 from switch.target_state import DeclaredTarget
@@ -138,8 +139,10 @@ def test_a_terminal_is_asked_about_reader_and_management(
     person = Person(*site.words("init", *READY, "--user", "ops"))
     person.answers("limit the services of crs812 to 127.0.0.0/8, the subnet of this machine? [Y/n]:", answer)
     person.answers("declare a read-only user of crs812 for verify? [Y/n]:", answer)
+    person.answers("Also hold the driver", answer)
     assert person.ends() == 0, person.shown
     switch = site.rack.switches["crs812"]
     assert (switch.reader is not None, switch.management is not None) == (declared, declared)
+    assert (site.rack.declared(DriverOptions) is not None) == declared
     assert (site.folder / "crs812-reader.password").exists() is declared
     assert site.switch.password not in person.shown

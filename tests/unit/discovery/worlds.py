@@ -129,7 +129,7 @@ def mac(half: Half) -> str:
 
 
 def _said(rack: Rack, name: str) -> Iterator[tuple[str, list[str]]]:
-    maker = MAKERS[rack.nodes[name].vendor]
+    maker = MAKERS[rack.nodes[name].vendor or "nvidia"]
     yield "hostname", [name]
     yield "maker", ["# SMBIOS implementations newer than version 3.7.0 are not", maker]
     yield "board", ["NVIDIA"]

@@ -230,7 +230,9 @@ def test_a_node_of_another_name_or_user_is_refused_unless_rack_yaml_writes_them(
     assert (found.racks, found.logins) == (("desk",), ("alice",))
     assert desired.owner(RACK, found) == [], "its name and user are written"
     (line,) = desired.owner(UNWRITTEN, found)
-    assert line.startswith("rack: the node was set up for the rack desk, and rack.yaml is in a folder that makes its name")
+    assert line.startswith(
+        "rack: the node was set up for the rack desk, and rack.yaml is in a folder that makes its name"
+    )
     assert line.endswith(f"write rack: desk, or rack: {UNWRITTEN.rack} to rename it")
     access = UNWRITTEN.access.model_copy()
     access.__pydantic_fields_set__.discard("user")

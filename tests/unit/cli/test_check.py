@@ -1,0 +1,65 @@
+"""`sparkrack check`: what applies without being written, and what a poor rack file is told once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.runs import command
+
+SMALLEST = "nodes:\n  spark1: {address: 10.77.0.11, ports: {1: spark2/1}}\n  spark2: {address: 10.77.0.12}\n"
+USER = f"access: {{user: ops}}\n{SMALLEST}"
+"""The tests may run as root, who is not a user of nodes."""
+HELD = 'driver: {version: "580.159"}\n'
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Path:
+    """A folder, and the home of an operator with a key."""
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    (tmp_path / "home/.ssh/id_ecdsa").touch()
+    (tmp_path / "desk").mkdir()
+    return tmp_path / "desk"
+
+
+def checked(desk: Path, text: str) -> tuple[list[str], list[str]]:
+    """The lines of stdout and of stderr for a file that is good."""
+    (desk / "rack.yaml").write_text(text)
+    ended = command("sparkrack", "check", cwd=desk, HOME=str(desk.parent / "home"))
+    assert ended.code == 0, ended.stderr
+    return ended.stdout.splitlines(), ended.stderr.splitlines()
+
+
+def test_each_default_is_shown_with_where_it_comes_from(desk: Path) -> None:
+    shown, _ = checked(desk, USER)
+    first, second = shown
+    assert first.startswith("rack.yaml: OK: desk has 2 nodes, 0 switches and 1 cable")
+    assert second == (
+        "not written: rack desk (folder), key id_ecdsa (in ~/.ssh), known_hosts known_hosts (beside the file), "
+        "subnets 192.168.100.0/24 and 192.168.101.0/24, vendor of spark1, spark2 (any)"
+    )
+
+
+def test_a_file_that_writes_all_has_no_line_of_defaults(desk: Path) -> None:
+    whole = USER.replace("user: ops", "user: ops, key: ~/.ssh/id_ecdsa, known_hosts: known_hosts").replace(
+        "address", "vendor: asus, address"
+    )
+    shown, _ = checked(desk, f"rack: pair\n{whole}fabric: {{pool: 10.100.0.0/20}}\n")
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize(("more", "told"), [("", 1), (HELD, 0), ("leave: [driver]\n", 0)])
+def test_a_rack_that_holds_no_driver_is_told_so_once(desk: Path, more: str, told: int) -> None:
+    _, warned = checked(desk, USER + more)
+    lines = [line for line in warned if "no version is held" in line]
+    assert len(lines) == told
+    assert all(line.startswith("warning: rack.yaml:1: driver: no version is held, so an update") for line in lines)
+
+
+def test_a_key_that_is_not_there_is_a_warning_with_the_command_that_makes_one(desk: Path) -> None:
+    assert not [line for line in checked(desk, USER + HELD)[1] if "warning" in line]
+    (desk.parent / "home/.ssh/id_ecdsa").unlink()
+    key = desk.parent / "home/.ssh/id_ed25519"
+    (line,) = (line for line in checked(desk, USER + HELD)[1] if "warning" in line)
+    assert line == f"warning: rack.yaml:1: access.key: {key} is not there; make one: ssh-keygen -t ed25519 -f {key}"
