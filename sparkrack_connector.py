@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyinfra.api import Host, State
+    from pyinfra.api.host import Host
+    from pyinfra.api.state import State
 
     from core.routeros import connector
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
+from typing import Any
 
 import gevent
 from paramiko import SSHClient, SSHException
@@ -57,8 +58,9 @@ def _stays_here(connector: object) -> bool:
     """Return whether both ends of the connection have the same address."""
     client = getattr(connector, "client", None)
     transport = client.get_transport() if isinstance(client, SSHClient) else None
+    sock: Any = transport.sock if transport else None
     try:
-        return transport is not None and transport.sock.getsockname()[0] == transport.sock.getpeername()[0]
+        return sock is not None and sock.getsockname()[0] == sock.getpeername()[0]
     except (OSError, AttributeError):  # a proxy's socket has no address
         return False
 

@@ -62,26 +62,26 @@ def reboot(
     """
     found = load(rack)
     names = select_nodes(found, limit, "--limit")
-    names, this_machine = restart_order(found, names)
+    order, this_machine = restart_order(found, names)
     if this_machine:
         click.echo(
             f"{this_machine} is this machine: it is the last to restart, this command ends with it, and units that "
             f"were stopped stay down. When it is up again: sparkrack verify --limit {this_machine}"
         )
     if not yes:
-        ask_before(f"Restart {', '.join(names)}, one after the other?", "-y restarts them without a question")
-    stopped = stop_units(found, names, partial(_stop_unit, rack), click.echo, confirmed=stop)
+        ask_before(f"Restart {', '.join(order)}, one after the other?", "-y restarts them without a question")
+    stopped = stop_units(found, order, partial(_stop_unit, rack), click.echo, confirmed=stop)
     checks = verify_files(filter(found.keeps, CHECKED_ROLES))
     with show_progress(silent=False) as screen:
         fault = reboot_nodes(
-            found, names, checks, screen, timeout=timeout, containers=containers, this_machine=this_machine
+            found, order, checks, screen, timeout=timeout, containers=containers, this_machine=this_machine
         )
     if fault:
         for unit in stopped:
             click.echo(f"unit {unit} is down; `sparkrack serve start {unit}` starts it", err=True)
         next_step(["sparkrack", "verify"], rack=rack, limit=[fault.node])
         sys.exit(1)
-    click.echo(f"{len(names)} of {len(names)} nodes restarted and proven")
+    click.echo(f"{len(order)} of {len(order)} nodes restarted and proven")
     down = [unit for unit in stopped if served_units(found)[unit].state == "down"]
     for unit in down:
         click.echo(f"unit {unit} stays down, as rack.yaml declares it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ from sparkrack.engine.subcommands import CommandResult
 from sparkrack.rebuild import phase_commands, reboot_reasons
 from sparkrack.rebuild.model import Phase, Request
 from sparkrack.rebuild.runner import Rebuild, RebuildStoppedError
-from sparkrack.serving.unit_status import ServeStatus
 
 QUESTION = "Bring the rack up?"
 _SERVES = ("ready", "busy")
@@ -69,14 +69,17 @@ def read_pending(
         restarts = {}  # the phase reboot asks again
     units = request.units
     if units:
-        try:
-            serving = ServeStatus.model_validate_json(run(phase_commands.serve_status(request), True).output).units
-            units = tuple(
-                name for name in units if not any(one.unit == name and one.state in _SERVES for one in serving)
-            )
-        except ValidationError:
-            pass  # unknown: `serve start` finds one that serves
+        serving = _serving_units(run(phase_commands.serve_status(request), True).output)
+        units = tuple(name for name in units if name not in serving)
     return PendingWork(plan.code == 2, restarts, units)
+
+
+def _serving_units(output: bytes) -> set[str]:
+    """The units that serve, from the JSON of `serve status`; none where it is unknown: `serve start` finds them."""
+    try:
+        return {str(unit["unit"]) for unit in json.loads(output)["units"] if unit["state"] in _SERVES}
+    except (ValueError, KeyError, TypeError):
+        return set()
 
 
 @dataclass

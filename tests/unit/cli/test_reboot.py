@@ -327,7 +327,9 @@ def test_the_node_that_is_this_machine_restarts_last_without_the_lock_and_ends_t
 ) -> None:
     this_machine(rack, "spark1")
     noted: list[tuple[float, bool]] = []
-    monkeypatch.setattr(restart.time, "sleep", lambda seconds: noted.append((seconds, rack.lock.exists())))
+    monkeypatch.setattr(
+        "sparkrack.rebuild.restart.time.sleep", lambda seconds: noted.append((seconds, rack.lock.exists()))
+    )
     done = rack.run()
     assert done.exit_code == 1, "it has not ended"
     assert rack.restarted() == ["spark2", "spark1"]

@@ -35,7 +35,7 @@ class Connector:
 
     def __init__(self, _: object, host: Host) -> None:
         self.host = host
-        self.client = SimpleNamespace(close=lambda: host.done.append("closed"))
+        self.client: Any = SimpleNamespace(close=lambda: host.done.append("closed"))
 
     def connect(self) -> None:
         self.host.done.append("connected")
@@ -108,7 +108,7 @@ def test_a_connection_of_a_machine_to_itself_counts_only_with_a_peer_that_answer
     class Own(Serving):
         def __init__(self, state: object, host: Host) -> None:
             super().__init__(state, host)
-            self.client = Ssh("10.77.0.11", there)
+            self.client: Any = Ssh("10.77.0.11", there)
 
     host: Any = Host()
     host.connector = Own(None, host)

@@ -94,7 +94,8 @@ class Rebuilt:
             progress=self.progress,  # type: ignore[arg-type]
             hidden=hidden,
         )
-        self.rebuild = more.pop("make", Rebuild)(
+        make: type[Rebuild] = more.pop("make", Rebuild)
+        self.rebuild = make(
             request,
             more.pop("forwarded", ForwardedOptions()),
             frozenset(more.pop("containers", ())),
