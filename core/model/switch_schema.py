@@ -151,7 +151,8 @@ class Switch(Section):
 
     What is None is not managed: `management` (subnets that may reach the services of the switch), `reader`,
     `time_zone`, `ntp`, `dns`, `lldp`, `syslog` and `snmp`. Rows that the file does not declare are left, but for
-    the menus named in `purge`. `backups` is how many of them are kept on the operator's machine.
+    the menus named in `purge`. `backups`: how many are kept on the operator's machine,
+    beside the first.
     """
 
     name: HostName

@@ -6,17 +6,22 @@ from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
 from core.ops.removal import Traces, take_off
+from core.ops.shell import quote
 from roles.driver import ROLE, desired, upgrade_blockers
+
+_TIMERS = quote(
+    *(name for name in upgrade_blockers.SELF_UPGRADING if name.endswith(".timer")), "unattended-upgrades.service"
+)
 
 TRACES = Traces(
     ROLE.key,
     own=(upgrade_blockers.CONF,),
     masks=upgrade_blockers.SELF_UPGRADING,
     holds=desired.HELD,
-    # What is enabled runs again, as after a boot.
+    # Timers that are enabled run again, as after a boot; what would upgrade the node at once waits for that.
     after=(
-        "systemctl daemon-reload; for u in apt-daily.timer apt-daily-upgrade.timer unattended-upgrades.service "
-        'fwupd-refresh.timer; do if systemctl is-enabled --quiet "$u" 2> /dev/null; then systemctl start "$u"; fi; done'
+        "systemctl daemon-reload; systemctl list-unit-files --no-legend --no-pager --state=enabled "
+        f'{_TIMERS} | while read -r u _; do systemctl start "$u" < /dev/null; done'
     ),
 ).register()
 

@@ -9,9 +9,14 @@ from core.ops.removal import Traces, take_off
 from roles.time import ROLE, desired
 from roles.time.options import TimeOptions
 
-_LINKS = tuple(f"/etc/systemd/system/*.wants/{unit}" for unit in desired.MANAGED)
+_ALIASES = ("dbus-org.freedesktop.timesync1.service", "chronyd.service")
+_LINKS = tuple(f"/etc/systemd/system/{name}" for name in (*(f"*.wants/{unit}" for unit in desired.MANAGED), *_ALIASES))
 _ZONE = ("/etc/localtime", "/etc/timezone")
-_RESTART = f"systemctl try-restart {' '.join(desired.MANAGED)}; systemctl stop systemd-timedated.service"
+_RESTART = (
+    f"for u in {' '.join(desired.MANAGED)}; do if systemctl is-active --quiet $u; then "
+    "if systemctl is-enabled --quiet $u; then systemctl restart $u; else systemctl stop $u; fi; fi; done; "
+    "systemctl stop systemd-timedated.service"
+)
 
 TRACES = Traces(ROLE.key, own=desired.PATHS, links=_LINKS, after=_RESTART).register()
 TRACES_WITH_ZONE = Traces("time-zone", links=_ZONE, after=_RESTART).register()

@@ -26,7 +26,7 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LONGEST = 65536
-WITH_GEVENT = ("plan", "apply", "drift")
+WITH_GEVENT = ("plan", "apply", "drift", "remove")
 """Verbs that drive pyinfra: as `DRIVING` of sparkrack.cli.main, which this process of pytest may not have imported."""
 
 IMPORTED = {

@@ -26,7 +26,7 @@ RACK = "/home/ops/rack"
 """The rack file's folder on the node, readable by its login user alone."""
 PARTS = (
     *("core", "serving", "sparkrack", "roles", "switch", "lab", "group_data"),
-    *("inventory.py", "deploy.py", "config.py"),
+    *("inventory.py", "deploy.py", "remove.py", "config.py"),
 )
 NAMED = ("rack.yaml", "rack.lock.json", "known_hosts", "id_ed25519", "switches/*/password", "switches/*/reader")
 """The rack file and the files that it names."""

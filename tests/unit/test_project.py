@@ -108,6 +108,7 @@ def test_what_is_imported_is_locked_for_a_run() -> None:
         for place in (
             *PACKAGES,
             "deploy.py",
+            "remove.py",
             "inventory.py",
             "config.py",
             "group_data",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from pyinfra.api.command import StringCommand
+
 from core.model.role import roles
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
@@ -88,6 +90,7 @@ class RemovalNode:
         """Take a role off; `most`: the number of commands after which the run is killed."""
         made = changeset(self.found(traces))
         for command in made.commands[:most]:
+            assert isinstance(command, StringCommand)
             done = run(command, self.root)
             assert done.returncode == 0, (rooted(command.get_raw_value(), self.root), done.stderr)
         return made

@@ -11,7 +11,7 @@ from core.model.secrets import SecretRef
 from core.routeros.errors import CheckError, SentenceError
 from core.routeros.menus import SERVICE
 from core.routeros.reading import read_switch
-from switch.backup import KEPT, Keeper, dump, folder, load, names
+from switch.backup import KEPT, Keeper, dump, folder, load, names, oldest
 from tests.unit.switch.in_memory_switch import Device, Session
 from tests.unit.switch.rows import asking, factory
 
@@ -50,11 +50,13 @@ def test_the_unit_is_saved_encrypted_and_the_password_is_said_once(device: Devic
     assert b"swordfish" not in everything
 
 
-def test_the_oldest_go_when_there_are_too_many(device: Device, place: Path) -> None:
+def test_the_first_and_the_newest_stay_when_there_are_too_many(device: Device, place: Path) -> None:
     line = device.line()
     for number in range(1, 6):
         keeper(place, most=3).keep(line, f"run-{number}")
-    assert names(place) == ["run-3", "run-4", "run-5"]
+    assert names(place) == ["run-1", "run-3", "run-4", "run-5"]
+    assert oldest(place) == "run-1", "what the switch was before any run"
+    assert oldest(place / "missing") is None
 
 
 def test_what_is_not_a_backup_is_left_alone(device: Device, place: Path) -> None:
