@@ -69,7 +69,7 @@ def read_probe(talker: Client) -> ProbeReading:
         else:
             # Sessions of people are not configuration. By id, since names will be others.
             tables[path] = sorted((dict(row) for row in rows if row.get("connection") != "true"), key=_row_number)
-    monitor = _monitor(talker, tables.get(ETHERNET.path, []))
+    monitor = _monitor_ports(talker, tables.get(ETHERNET.path, []))
     return ProbeReading(tables, refused, monitor, dict(_commands(talker)), _learned_counts(talker, refused))
 
 
@@ -103,7 +103,7 @@ def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
         "hosts": dict(reading.hosts),
         "commands": dict(reading.commands),
     }
-    document["lacking"] = list(_lacking(document["commands"], version))
+    document["lacking"] = list(_lacking_commands(document["commands"], version))
     document["questions"] = probe_answers(document)
     return document
 
@@ -123,7 +123,7 @@ def _row_number(row: Row) -> int:
         raise UnreadableError(f"{row['.id']!r} is not an id") from None
 
 
-def _monitor(talker: Client, rows: Iterable[Row]) -> list[dict[str, str]]:
+def _monitor_ports(talker: Client, rows: Iterable[Row]) -> list[dict[str, str]]:
     """One look at every port, companion lanes among them."""
     ids = [row[".id"] for row in rows if ".id" in row]
     if not ids:
@@ -168,7 +168,7 @@ def _children(talker: Client, path: str) -> Iterator[str]:
             yield row["name"]
 
 
-def _lacking(commands: Mapping[str, list[str]], version: str) -> Iterator[str]:
+def _lacking_commands(commands: Mapping[str, list[str]], version: str) -> Iterator[str]:
     """Yield the commands and arguments that we might send and this release does not have."""
     running = release(version) or OLDEST
     yield from (command for command in COMMANDS if command not in commands)

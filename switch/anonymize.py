@@ -119,11 +119,13 @@ class Mask:
         for serial in self.serials:
             text = text.replace(serial, self._known["serial number"][serial])
         text = _MAC.sub(lambda found: self._known["MAC address"].get(found[0].upper(), "00:00:00:00:00:00"), text)
-        text = _V4.sub(lambda found: self._address(found[0], found[1]), text)
+        text = _V4.sub(lambda found: self._replace_address(found[0], found[1]), text)
         # A MAC address has the form of an IPv6 address; it may stand beside one, as in the output of `ip neighbour`.
-        return _V6.sub(lambda found: found[0] if _MAC.fullmatch(found[0]) else self._address(found[0], found[1]), text)
+        return _V6.sub(
+            lambda found: found[0] if _MAC.fullmatch(found[0]) else self._replace_address(found[0], found[1]), text
+        )
 
-    def _address(self, text: str, prefix: str | None) -> str:
+    def _replace_address(self, text: str, prefix: str | None) -> str:
         try:
             address = ip_address(text.removesuffix(prefix or ""))
         except ValueError:

@@ -111,7 +111,7 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
 
 
 def _carry_out(state: State, host: Host, transaction: Transaction) -> bool:
-    return _log_end(host, execute(transaction, _session_of_run(state, host), _showing(host)))
+    return _log_end(host, execute(transaction, _session_of_run(state, host), _step_printer(host)))
 
 
 def _disarm_timers(state: State, host: Host, goal: DeclaredTarget, names: tuple[str, ...]) -> bool:
@@ -134,7 +134,7 @@ def _log_end(host: Host, ended: TransactionOutcome) -> bool:
     return ended.done
 
 
-def _showing(host: Host) -> Callable[[Step], None]:
+def _step_printer(host: Host) -> Callable[[Step], None]:
     """Shows what is sent as pyinfra does, at -vv; secrets by their reference."""
 
     def show(step: Step) -> None:

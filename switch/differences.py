@@ -189,7 +189,7 @@ def _vlan_lines(change: RowChange) -> Iterator[str]:
     yield from _field_lines(change, rest)
 
 
-def _service(change: RowChange) -> Iterator[str]:
+def _service_lines(change: RowChange) -> Iterator[str]:
     special, rest = _split_fields(change, "address")
     yield from _field_lines(change, rest)
     if address := special.get("address"):
@@ -224,7 +224,7 @@ _WORDS: Mapping[Menu, Callable[[RowChange], Iterator[str]]] = {
     BRIDGE: _bridge_lines,
     BRIDGE_PORT: _port_lines,
     BRIDGE_VLAN: _vlan_lines,
-    SERVICE: _service,
+    SERVICE: _service_lines,
     USER: _user_lines,
     QOS_PORT: _qos_port,
 }

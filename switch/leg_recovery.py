@@ -69,7 +69,7 @@ class LegRecovery:
         """Wait for the links, bind their bridge ports again and look at both; what came of it. Never raises for a
         fault of switch or network. Ends with safe mode held when it fails: the caller closes the session."""
         try:
-            late = self._settled(session)
+            late = self._wait_for_links(session)
             if why := self.stopped():
                 return self.remaining(why)
             up = linked(session, self.before, self.rates)
@@ -94,7 +94,7 @@ class LegRecovery:
             f"verify --limit {self.switch} ({RUNBOOK})"
         )
 
-    def _settled(self, session: Client) -> list[str]:
+    def _wait_for_links(self, session: Client) -> list[str]:
         """Wait until all links are as before; those that are not, after `settle` seconds."""
         end = time.monotonic() + self.settle
         while (late := self._late_legs(session)) and time.monotonic() < end and not self.stopped():

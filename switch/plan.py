@@ -56,7 +56,7 @@ def _lane_batches(switch: Switch, reading: SwitchReading, links: tuple[AffectedL
 
 
 def _part_batch(part: ChangeGroup, reading: SwitchReading, links: tuple[AffectedLink, ...]) -> ChangeBatch:
-    changes = tuple(change for share in part.shares for change in _changes(share, reading))
+    changes = tuple(change for share in part.shares for change in _share_changes(share, reading))
     effect = part.effect(changes) if changes else ""
     names = {change.row for change in changes if change.menu is BRIDGE_PORT}
     if names:
@@ -64,7 +64,7 @@ def _part_batch(part: ChangeGroup, reading: SwitchReading, links: tuple[Affected
     return ChangeBatch(part.title, effect, changes)
 
 
-def _changes(share: MenuDesired, reading: SwitchReading) -> Iterator[RowChange]:
+def _share_changes(share: MenuDesired, reading: SwitchReading) -> Iterator[RowChange]:
     if share.menu.path in reading.absent:
         return
     rows = reading.rows(share.menu)

@@ -60,7 +60,7 @@ def _lane_answer(document: Document, name: str) -> dict[str, str]:
 
 
 # claim: switch.lanes.illegal-pair
-def _illegal(document: Document) -> Answer:
+def _illegal_pair_answer(document: Document) -> Answer:
     ports = _port_rows(document)
     found = []
     for cage in _cage_names(document):
@@ -120,7 +120,7 @@ def _ids_answer(document: Document) -> Answer:
     return "as in the evidence", [{name: row.get(".id", "") for name, row in sorted(_port_rows(document).items())}]
 
 
-def _members(document: Document) -> Answer:
+def _members_answer(document: Document) -> Answer:
     bridges = [row.get("name", "") for row in document["menus"].get(BRIDGE.path, ())]
     members: dict[str, list[str]] = {}
     for row in document["menus"].get(BRIDGE_PORT.path, ()):
@@ -148,12 +148,12 @@ def _disabled(document: Document) -> Answer:
 
 
 QUESTIONS: tuple[tuple[str, Callable[[Document], Answer]], ...] = (
-    ("1 Does set refuse illegal pairs of lane and speed, or take them and stay down?", _illegal),
+    ("1 Does set refuse illegal pairs of lane and speed, or take them and stay down?", _illegal_pair_answer),
     ("2 What does monitor print on companion lanes, and is running false there?", _companions),
     ("3 How are egress-rate-queueN, max-l2mtu and rates read back?", _forms_answer),
     ("4 Is fec91 at 100G-baseCR2 RS(544,514), and does the adapter need 100G_2X forced?", _fec_answer),
     ("5 Which .ids do the ports have?", _ids_answer),
-    ("6 Which ports are members of the bridge from the factory?", _members),
+    ("6 Which ports are members of the bridge from the factory?", _members_answer),
     ("7 Do the QoS menus exist as documented in this release?", _qos_answer),
     ("8 Do all ports bounce when l2mtu is written with the value it has?", _not_asked),
     ("9 Does disabling a companion lane break its leg?", _disabled),

@@ -77,10 +77,10 @@ class BackupTarget:
         found = {menu: restore_diff(self.switch, menu, now, self.kept) for menu in self.menus if menu is not ETHERNET}
         lanes = restore_diff(self.switch, ETHERNET, reading, self.kept)
         links = self._affected_links(reading) if self.wait else ()
-        todo = tuple(batch for batch in self._batches(reading, lanes, found, links) if batch.changes)
+        todo = tuple(batch for batch in self._ordered_batches(reading, lanes, found, links) if batch.changes)
         touched = {change.row for change in lanes.changes}
         notices = (
-            *self._notices(reading, touched),
+            *self._menu_notices(reading, touched),
             *lanes.notices,
             *(text for each in found.values() for text in each.notices),
         )
@@ -95,7 +95,7 @@ class BackupTarget:
             raise RefusedError(reasons)
         return plan
 
-    def _batches(
+    def _ordered_batches(
         self,
         reading: SwitchReading,
         lanes: RestoreDiff,
@@ -128,7 +128,7 @@ class BackupTarget:
         declared = self.switch.cages[cage]
         return describe(cage, self.kept.ethernet) == f"{declared.split} {declared.medium}"
 
-    def _notices(self, reading: SwitchReading, touched: Set[str]) -> Iterator[str]:
+    def _menu_notices(self, reading: SwitchReading, touched: Set[str]) -> Iterator[str]:
         if reading.release != self.kept.release:
             now, then = (".".join(map(str, release[:3])) for release in (reading.release, self.kept.release))
             yield f"the switch runs RouterOS {now}; the backup is of {then}"

@@ -57,7 +57,7 @@ def restore_diff(switch: Switch, menu: Menu, now: SwitchReading, kept: SwitchRea
         notices += _notices_of(menu, row, fields)
         known = {name: value for name, value in fields.items() if value is not None}
         if key not in rows:
-            known |= _secrets(switch, menu, menu.key_of(row))
+            known |= _row_secrets(switch, menu, menu.key_of(row))
         wanted.append(DesiredRow(menu.key_of(row), known))
     changes = diff(menu, wanted, there)
     gone = () if menu.fixed or menu.single else surplus(menu, [menu.key_of(row) for row in then], there)
@@ -116,7 +116,7 @@ def _why_lost(switch: Switch, menu: Menu, row: Row, there: Row | None) -> str | 
         return None
     if menu.fixed:
         return f"not put back: {menu.path} {' '.join(menu.key_of(row))}, which is gone and cannot be added"
-    if menu not in (USER, COMMUNITY) or _secrets(switch, menu, (name,)):
+    if menu not in (USER, COMMUNITY) or _row_secrets(switch, menu, (name,)):
         return None
     if menu is COMMUNITY and row.get("security", "none") in WITHOUT_PASSWORD:
         return None
@@ -124,7 +124,7 @@ def _why_lost(switch: Switch, menu: Menu, row: Row, there: Row | None) -> str | 
     return f"not put back: {what} {name}, whose password no backup holds"
 
 
-def _secrets(switch: Switch, menu: Menu, key: Key) -> Mapping[str, SecretRef]:
+def _row_secrets(switch: Switch, menu: Menu, key: Key) -> Mapping[str, SecretRef]:
     """Return the secrets of a row, where rack.yaml has references to them."""
     if menu is USER and switch.reader and key == (switch.reader.user,):
         return {"password": switch.reader.password}

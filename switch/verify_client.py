@@ -163,7 +163,7 @@ class SwitchChecks:
     def _switch_errors(self) -> Iterator[None]:
         """Convert errors of the connection to a check without a result, with the reason."""
         if self._closed:
-            raise self._unknown(self._closed)
+            raise self._unknown_error(self._closed)
         try:
             yield
         except (SwitchError, SecretError, UnreadableError) as fault:
@@ -173,9 +173,9 @@ class SwitchChecks:
                 self._closed = why
         else:
             return
-        raise self._unknown(why)
+        raise self._unknown_error(why)
 
-    def _unknown(self, reason: str) -> UnknownError:
+    def _unknown_error(self, reason: str) -> UnknownError:
         return UnknownError(f"{self.switch.name} {reason}", reason)
 
     def _way_to_ask(self) -> Callable[[Sentence], list[dict[str, str]]]:

@@ -46,7 +46,7 @@ def wait_for_links(
             unknown = seen.unknown
         if not waiting:
             if unknown:
-                line.say(f"only the switch's word for it: {_grouped(unknown)}")
+                line.say(f"only the switch's word for it: {_group_by_reason(unknown)}")
             return
         held(line)  # without it the changes may be reverted, and the links with them
         waited = time.monotonic() - start
@@ -58,7 +58,7 @@ def wait_for_links(
         time.sleep(min(1.0, 0.1 + waited))
 
 
-def _grouped(unknown: tuple[HalfReport, ...]) -> str:
+def _group_by_reason(unknown: tuple[HalfReport, ...]) -> str:
     """The halves that are unknown, by reason: a rack on its first day has one reason for all."""
     reasons: dict[str, list[str]] = {}
     for report in unknown:

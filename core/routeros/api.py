@@ -203,10 +203,10 @@ class _Plain:
     def wrap_socket(self, sock: socket.socket, server_hostname: str) -> Counted:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._watch.hold(sock)
-        self._counted = Counted(self._wrapped(sock, server_hostname))
+        self._counted = Counted(self._wrap_socket(sock, server_hostname))
         return self._counted
 
-    def _wrapped(self, sock: socket.socket, _server_hostname: str) -> socket.socket:
+    def _wrap_socket(self, sock: socket.socket, _server_hostname: str) -> socket.socket:
         return sock
 
 
@@ -220,7 +220,7 @@ class _Pinned(_Plain):
         self._context.check_hostname = False
         self._context.verify_mode = ssl.CERT_NONE
 
-    def _wrapped(self, sock: socket.socket, server_hostname: str) -> socket.socket:
+    def _wrap_socket(self, sock: socket.socket, server_hostname: str) -> socket.socket:
         try:
             wrapped = self._context.wrap_socket(sock, server_hostname=server_hostname)
         except OSError as fault:

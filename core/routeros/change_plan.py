@@ -102,7 +102,7 @@ class ChangePlan:
     def lines(self) -> tuple[str, ...]:
         """The effects, below each the rows it changes with old and new value of each field."""
         timers = (DISARMING, *(f"  {line}" for line in self.disarms)) if self.armed else ()
-        return (*timers, *(line for batch in self.batches for line in _lines(batch)))
+        return (*timers, *(line for batch in self.batches for line in _batch_lines(batch)))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -134,6 +134,6 @@ def secrets_of(todo: ChangePlan) -> tuple[SecretRef, ...]:
     return tuple(dict.fromkeys(value for value in values if isinstance(value, SecretRef)))
 
 
-def _lines(batch: ChangeBatch) -> Iterator[str]:
+def _batch_lines(batch: ChangeBatch) -> Iterator[str]:
     yield f"{batch.title}: {batch.effect}"
     yield from (f"  {change}" for change in batch.changes)

@@ -97,14 +97,14 @@ def read_switch(
                     raise
                 absent.add(menu.path)
         if BRIDGE_HOST in menus:
-            tables[BRIDGE_HOST.path] = tuple(row for mac in _clients(tables) for row in ask(place_of(mac)))
+            tables[BRIDGE_HOST.path] = tuple(row for mac in _client_addresses(tables) for row in ask(place_of(mac)))
     reading = SwitchReading(found, tables, frozenset(absent))
     if ETHERNET.path in tables:
         _check_ethernet(reading)
     return reading
 
 
-def _clients(tables: Mapping[str, tuple[Row, ...]]) -> Iterable[str]:
+def _client_addresses(tables: Mapping[str, tuple[Row, ...]]) -> Iterable[str]:
     """The Ethernet addresses of the machines that are logged in."""
     logged_in = {row.get("address") for row in tables.get(ACTIVE.path, ())}
     rows = (row for row in tables.get(ARP.path, ()) if row.get("address") in logged_in)

@@ -44,10 +44,10 @@ class _PinnedAdapter(HTTPAdapter):
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         # The fingerprint is stronger than a chain or a host name: a switch signs its certificate itself.
         super().init_poolmanager(*arguments, **options, assert_fingerprint=self._sha256, assert_hostname=False)
-        self.poolmanager.pool_classes_by_scheme = {"https": _watched(self._watch)}
+        self.poolmanager.pool_classes_by_scheme = {"https": _watched_pool(self._watch)}
 
 
-def _watched(watch: Watch) -> type[HTTPSConnectionPool]:
+def _watched_pool(watch: Watch) -> type[HTTPSConnectionPool]:
     """A pool whose connections are held by `watch` from their first byte on."""
 
     class Connection(HTTPSConnection):
@@ -105,7 +105,7 @@ class Rest:
                     stream=True,
                     **options,
                 )
-                content = _content(answer)
+                content = _answer_json(answer)
                 exchange.result = f"HTTP {answer.status_code}"
         except AnswerTooLongError as broken:
             self.close()
@@ -212,7 +212,7 @@ def _split_words(words: Sentence) -> tuple[dict[str, str], list[tuple[str, str]]
     return attributes, queries
 
 
-def _content(answer: requests.Response) -> Any:
+def _answer_json(answer: requests.Response) -> Any:
     """Return the JSON of an answer; None where there is none, which is never a valid answer. Raises
     AnswerTooLongError.
     """

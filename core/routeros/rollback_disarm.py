@@ -11,12 +11,12 @@ from core.routeros.session import Client, SwitchConnection
 def disarm(line: Client, name: str) -> None:
     """Remove the schedule, then the script, of one run; what is gone already is not an error. Raises SwitchError."""
     for menu in (SCHEDULER, SCRIPT):
-        if ids := _ids(line, menu.path, name):
+        if ids := _row_ids(line, menu.path, name):
             try:
                 line.talk(f"{menu.path}/remove", f"=.id={','.join(ids)}")
             except SentenceError:
                 # A timer that fired in the meantime has removed its own rows.
-                if _ids(line, menu.path, name):
+                if _row_ids(line, menu.path, name):
                     raise
 
 
@@ -32,13 +32,13 @@ def disarm_others(line: SwitchConnection) -> None:
 
 def armed_timer_names(line: Client) -> tuple[str, ...]:
     """Return the names of all rollback timers on the switch. Raises SwitchError."""
-    rows = (*_rows(line, SCHEDULER.path), *_rows(line, SCRIPT.path))
+    rows = (*_read_rows(line, SCHEDULER.path), *_read_rows(line, SCRIPT.path))
     return tuple(dict.fromkeys(name for row in rows if is_timer(name := row.get("name", ""))))
 
 
 def scheduled(line: Client, name: str) -> bool:
     """Return whether the schedule of one run still exists: without it nothing acts by itself. Raises SwitchError."""
-    return bool(_ids(line, SCHEDULER.path, name))
+    return bool(_row_ids(line, SCHEDULER.path, name))
 
 
 def log_of(line: Client, name: str) -> tuple[str, ...]:
@@ -52,9 +52,9 @@ def log_of(line: Client, name: str) -> tuple[str, ...]:
     return tuple(f"{time} {message}".strip() for time, message in after if message.startswith(LOG_MARK))
 
 
-def _ids(line: Client, path: str, name: str) -> list[str]:
-    return [row[".id"] for row in _rows(line, path) if row.get("name") == name]
+def _row_ids(line: Client, path: str, name: str) -> list[str]:
+    return [row[".id"] for row in _read_rows(line, path) if row.get("name") == name]
 
 
-def _rows(line: Client, path: str) -> list[dict[str, str]]:
+def _read_rows(line: Client, path: str) -> list[dict[str, str]]:
     return [dict(row) for row in line.talk(f"{path}/print", "=.proplist=.id,name")]

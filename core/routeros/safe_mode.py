@@ -39,7 +39,7 @@ def held(line: _Talker) -> None:
     raise CheckError(
         "safe mode is not ours any more (held by no session): RouterOS ends it, and undoes nothing, when more than 100 "
         "actions are made under it. A run writes fewer, so another administrator writes at the same time"
-        f"{_authors(line)}; let one finish before the other"
+        f"{_newest_authors(line)}; let one finish before the other"
     )
 
 
@@ -69,7 +69,7 @@ def holder(row: Row) -> str:
     return f"{user} ({owner})" if owner else user
 
 
-def _authors(line: _Talker) -> str:
+def _newest_authors(line: _Talker) -> str:
     """Return who made the newest actions, in words for a message."""
     try:
         rows = line.talk("/system/history/print", "=.proplist=by")

@@ -27,7 +27,7 @@ def hosts(rack: Rack, node: Node, host_name: str, before: bytes) -> bytes:
     lines = before.splitlines(keepends=True)
     start, stop = _block_slice(lines)
     own = own_names(rack, node, host_name)
-    head, tail = ([_without(line, own) for line in part] for part in (lines[:start], lines[stop:]))
+    head, tail = ([_without_own_names(line, own) for line in part] for part in (lines[:start], lines[stop:]))
     contested(rack, own, node, [*head, *tail])
     above = b"".join(head)
     if above and not above.endswith(b"\n"):
@@ -63,7 +63,7 @@ def _line_fields(line: bytes) -> list[str]:
     return line.partition(b"#")[0].decode("utf-8", "surrogateescape").split()
 
 
-def _without(line: bytes, own: list[str]) -> bytes:
+def _without_own_names(line: bytes, own: list[str]) -> bytes:
     """A line without the node's own names if it is about loopback; empty when no name is left on it."""
     fields = _line_fields(line)
     if not fields or not loopback(fields[0]):

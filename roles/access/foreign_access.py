@@ -37,7 +37,7 @@ def unmanaged(rack: Rack, entry: str, operator: str | None, listing: str, shown:
         path, _, content = rest.rpartition(" ")
         if kind not in ("keys", "config", "unread") or not path:
             raise ValueError(f"access-foreign: unexpected probe output {line[:60]!r}")
-        for subject, detail in _details(rack, kind, path, _decoded(content), entry, operator):
+        for subject, detail in _file_findings(rack, kind, path, _decode_base64(content), entry, operator):
             event = Event(EventKind.UNMANAGED, subject=printable_line(subject), detail=detail)
             found.setdefault((subject, detail), event)
     settings = dict(line.partition(" ")[::2] for line in shown.splitlines())
@@ -49,7 +49,7 @@ def unmanaged(rack: Rack, entry: str, operator: str | None, listing: str, shown:
     return (*found.values(), *sshd)
 
 
-def _details(
+def _file_findings(
     rack: Rack, kind: str, path: str, content: bytes, entry: str, operator: str | None
 ) -> Iterator[tuple[str, str]]:
     """Subject and detail of each finding in a file."""
@@ -88,7 +88,7 @@ def _is_operator(text: str, operator: str | None) -> bool:
     return operator is not None and line is not None and public_key(operator).split(" ")[1] == line["blob"]
 
 
-def _decoded(content: str) -> bytes:
+def _decode_base64(content: str) -> bytes:
     try:
         return base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError):

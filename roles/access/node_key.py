@@ -53,9 +53,9 @@ def key_pair(listing: str, account: NodeAccount) -> KeyPair:
     for line in listing.splitlines():
         match line.split(" ", 4):
             case ["content", path, text] if path in paths:
-                contents[paths[path]] = _decoded(text)
+                contents[paths[path]] = _decode_base64(text)
             case ["derived", *_]:
-                derived = _derived(line.removeprefix("derived "))
+                derived = _derive_public_key(line.removeprefix("derived "))
             case ["thing", mode, owner, path, form] if path in paths and mode.isdigit():
                 # An empty file is a form of its own to `stat`.
                 things[paths[path]] = KeyFile(mode, owner, form.replace("regular empty file", "regular file"))
@@ -75,14 +75,14 @@ def entry(account: NodeAccount) -> str:
     return f"{account.folder}/authorized_keys"
 
 
-def _decoded(text: str) -> bytes:
+def _decode_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise ValueError("access-keys: a file's content is garbled") from None
 
 
-def _derived(line: str) -> str | None:
+def _derive_public_key(line: str) -> str | None:
     try:
         return public_key(line)
     except ValueError:

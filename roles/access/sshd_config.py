@@ -153,17 +153,17 @@ def revert(before: bytes | None) -> str:
         back = f"rm -f {DROPIN}"
     else:
         new = f"{FOLDER}/.sparkrack.revert"
-        back = f"echo {_encoded(before)} | base64 -d > {new}; chmod 644 {new}; mv -fT {new} {DROPIN}"
+        back = f"echo {_encode_base64(before)} | base64 -d > {new}; chmod 644 {new}; mv -fT {new} {DROPIN}"
     return f"{back}\n{reload()}\nrm -f {AT_BOOT}"
 
 
 def at_boot(before: bytes | None) -> ManagedFile:
     """The same for a reboot in the middle, as systemd-tmpfiles does it; it is early enough for sshd."""
-    line = f"r! {DROPIN}\n" if before is None else f"f+~! {DROPIN} 0644 root root - {_encoded(before)}\n"
+    line = f"r! {DROPIN}\n" if before is None else f"f+~! {DROPIN} 0644 root root - {_encode_base64(before)}\n"
     return ManagedFile(AT_BOOT, line.encode())
 
 
-def _encoded(content: bytes) -> str:
+def _encode_base64(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 

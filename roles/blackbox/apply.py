@@ -116,7 +116,7 @@ def panic_before_reset(facts: BlackboxFacts) -> Changeset:
         return Changeset(warnings=warnings, in_sync_reason="the first stage of the watchdog is as declared")
     events, commands = _file_events(facts, stale), remote_files.put_files(stale)
     if unread and not stale:
-        events.append(_unread(stage.grub, watchdog.PARAMETER, stage.following, "1"))
+        events.append(_grub_change(stage.grub, watchdog.PARAMETER, stage.following, "1"))
     if watchdog.FRAGMENT in paths:
         commands.append(sudo_script(boot_parameters.update(watchdog.FRAGMENT, watchdog.PARAMETER, "1")))
     elif stale:
@@ -230,14 +230,14 @@ def record_samples(facts: BlackboxFacts) -> Changeset:
     if not wanted:
         service = replace(services.RECORDER, units=surplus or (recorder.NAME,))
         return service.removal(now, why).changeset("no flight recorder is declared")
-    changes = replace(services.RECORDER, units=wanted).differences(now, _silent(facts))
+    changes = replace(services.RECORDER, units=wanted).differences(now, _silent_recorder_reasons(facts))
     if surplus:
         units = tuple(recorder.UNITS[name] for name in surplus)
         changes += replace(services.RECORDER, units=surplus, paths=units, leftovers=()).removal(now, why)
     return changes.changeset("samples of the node are recorded")
 
 
-def _silent(facts: BlackboxFacts) -> dict[str, str]:
+def _silent_recorder_reasons(facts: BlackboxFacts) -> dict[str, str]:
     """Return why a recorder that runs is restarted: it writes nothing."""
     age = facts.recorder_state.age
     # Also in the future: the clock went back, and a recorder that runs would have written since.
@@ -261,12 +261,12 @@ def reserve_memory(facts: BlackboxFacts) -> Changeset:
         return Changeset(in_sync_reason=f"{wanted.reserve} are reserved for a crash kernel at each boot")
     events = _file_events(facts, stale)
     if not stale:
-        events.append(_unread(now.grub, kdump.PARAMETER, now.following, value))
+        events.append(_grub_change(now.grub, kdump.PARAMETER, now.following, value))
     read = sudo_script(boot_parameters.update(kdump.FRAGMENT, kdump.PARAMETER, value))
     return Changeset(events=tuple(events), commands=(*remote_files.put_files(stale), read))
 
 
-def _unread(grub: boot_parameters.Grub, name: str, following: str, value: str) -> Event:
+def _grub_change(grub: boot_parameters.Grub, name: str, following: str, value: str) -> Event:
     """Return the change of a configuration of GRUB that has not what our fragment says, or is not whole."""
     if following == value and grub.unfinished:
         return value_change(boot_parameters.CONFIG, "an update-grub that failed", "whole")

@@ -34,12 +34,12 @@ def files(rack: Rack) -> list[ManagedFile]:
     program = resources.file_text("roles.blackbox", "files/boot_evidence.py")
     return [
         ManagedFile(PROGRAM, program.encode(), "755"),
-        _unit(rack, MARK, "templates/sparkrack-clean-stop.service"),
-        _unit(rack, COLLECT, "templates/sparkrack-boot-evidence.service"),
+        _unit_file(rack, MARK, "templates/sparkrack-clean-stop.service"),
+        _unit_file(rack, COLLECT, "templates/sparkrack-boot-evidence.service"),
     ]
 
 
-def _unit(rack: Rack, name: str, template: str) -> ManagedFile:
+def _unit_file(rack: Rack, name: str, template: str) -> ManagedFile:
     text = resources.file_text("roles.blackbox", template, header=header(rack.rack), program=PROGRAM)
     return ManagedFile(f"{_UNITS}/{name}", text.encode(), validate=validate_unit(name))
 

@@ -46,14 +46,14 @@ def update(path: str, name: str, value: str) -> str:
     `path`: our fragment; files of the folder that are read after it and set command lines are named.
     """
     wrong = shlex.quote(f"{CONFIG} does not give the kernel {name}={value}: a file of {FOLDER} that is read later wins")
-    fail = f"{{ {_later(path)}; echo {wrong}${{later:+:$later}} >&2; exit 1; }}"
+    fail = f"{{ {_later_files_test(path)}; echo {wrong}${{later:+:$later}} >&2; exit 1; }}"
     return (
-        f"{run_update()}; {_entry()} | tr -s ' \\t' '\\n' | grep -E {_pattern(name)} | tail -n 1 | "
-        f"grep -qxF {shlex.quote(f'{name}={value}')} || {fail}"
+        f"{run_update()}; {_kernel_line_command()} | tr -s ' \\t' '\\n' | "
+        f"grep -E {_parameter_pattern(name)} | tail -n 1 | grep -qxF {shlex.quote(f'{name}={value}')} || {fail}"
     )
 
 
-def _later(path: str) -> str:
+def _later_files_test(path: str) -> str:
     return (
         f"ours= later=; for f in {FOLDER}/*.cfg; do "
         f'case "$f" in {path}) ours=1 ;; {FOLDER}/zz-sparkrack-*) ;; '
@@ -72,11 +72,11 @@ def run_update() -> str:
     return 'said=$(update-grub 2>&1) || { printf "%s\\n" "$said" >&2; exit 1; }'
 
 
-def _entry() -> str:
+def _kernel_line_command() -> str:
     return f"grep -m 1 -E '^[[:space:]]*linux[[:space:]]' {CONFIG}"
 
 
-def _pattern(name: str) -> str:
+def _parameter_pattern(name: str) -> str:
     return shlex.quote(f"^{re.escape(name)}=")
 
 

@@ -59,10 +59,10 @@ class RackAuthority:
     @cached_property
     def pem(self) -> bytes | None:
         """The certificate of the CA; None without one. Raises ValueError when it cannot be used."""
-        content = _content(self.folder / CERTIFICATE)
+        content = _read_content(self.folder / CERTIFICATE)
         if content is None:
             return None
-        name = _shown(self.folder / CERTIFICATE)
+        name = _shown_path(self.folder / CERTIFICATE)
         try:
             end = x509.load_pem_x509_certificate(content).not_valid_after_utc - RENEWED
         except ValueError:
@@ -83,19 +83,22 @@ class RackAuthority:
         """
         elsewhere = "copy it from the machine that made it (git ignores it)"
         if self.pem is None and self.there:
-            return f"{_shown(self.folder / CERTIFICATE)} is missing and {KEY} is there; {elsewhere}, or remove {KEY}"
+            return (
+                f"{_shown_path(self.folder / CERTIFICATE)} is missing and {KEY} is there; {elsewhere}, or remove {KEY}"
+            )
         if self.pem is None and trusts:
             return (
-                f"the node has a certificate of the rack's CA, and {_shown(self.folder / CERTIFICATE)} is missing; "
-                f"copy {CERTIFICATE} and {KEY} from the machine that made them; if they are lost, {ANOTHER_CA}"
+                "the node has a certificate of the rack's CA, and "
+                f"{_shown_path(self.folder / CERTIFICATE)} is missing; copy {CERTIFICATE} and {KEY} from the machine "
+                f"that made them; if they are lost, {ANOTHER_CA}"
             )
         if self.pem is not None and not self.there:
             return (
-                f"{_shown(self.folder / KEY)} is missing, and the node needs a certificate; {elsewhere}; if it is "
+                f"{_shown_path(self.folder / KEY)} is missing, and the node needs a certificate; {elsewhere}; if it is "
                 f"lost, {ANOTHER_CA}"
             )
         try:
-            _ = self._private() if self.pem is not None else None
+            _ = self._load_private_key() if self.pem is not None else None
         except ValueError as error:
             return str(error)
         return ""
@@ -106,9 +109,9 @@ class RackAuthority:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"sparkrack {self.rack}"[:64])])
         now = datetime.now(UTC)
         made = (
-            _builder(subject, subject, private.public_key(), now, now + timedelta(days=CA_DAYS))
+            _certificate_builder(subject, subject, private.public_key(), now, now + timedelta(days=CA_DAYS))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
+            .add_extension(_key_usage(signs_certificates=True), critical=True)
             .sign(private, hashes.SHA256())
         )
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -116,11 +119,13 @@ class RackAuthority:
             write_atomic(self.folder / KEY, pem.decode(), 0o600)
             write_atomic(self.folder / CERTIFICATE, made.public_bytes(Encoding.PEM).decode(), 0o644)
         except OSError as error:
-            raise ValueError(f"{_shown(self.folder)}: the CA cannot be written: {error.strerror or error}") from None
+            raise ValueError(
+                f"{_shown_path(self.folder)}: the CA cannot be written: {error.strerror or error}"
+            ) from None
 
     def sign(self, public: bytes, node: str, address: str) -> bytes:
         """Return the certificate of a node for its public key (DER) in PEM. Raises ValueError."""
-        private, ca = self._private(), x509.load_pem_x509_certificate(self.pem or b"")
+        private, ca = self._load_private_key(), x509.load_pem_x509_certificate(self.pem or b"")
         try:
             key = load_der_public_key(public)
         except (ValueError, UnsupportedAlgorithm):
@@ -129,16 +134,16 @@ class RackAuthority:
             raise ValueError("the key of the node is not one of an elliptic curve")  # noqa: TRY004 - it is bad input
         now = datetime.now(UTC)
         made = (
-            _builder(
+            _certificate_builder(
                 x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)]),
                 ca.subject,
                 key,
                 now,
                 min(now + timedelta(days=NODE_DAYS), ca.not_valid_after_utc),
             )
-            .add_extension(x509.SubjectAlternativeName(_names(node, address)), critical=False)
+            .add_extension(x509.SubjectAlternativeName(_alternative_names(node, address)), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(
                 x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
                 critical=False,
@@ -148,28 +153,30 @@ class RackAuthority:
         )
         return made.public_bytes(Encoding.PEM)
 
-    def _private(self) -> ec.EllipticCurvePrivateKey:
+    def _load_private_key(self) -> ec.EllipticCurvePrivateKey:
         path = self.folder / KEY
         try:
             mode = stat.S_IMODE(path.stat().st_mode)
         except OSError as error:
-            raise ValueError(f"{_shown(path)} cannot be read: {error.strerror or error}") from None
+            raise ValueError(f"{_shown_path(path)} cannot be read: {error.strerror or error}") from None
         if mode & 0o077:
-            raise ValueError(f"{_shown(path)} can be read by other users (mode {mode:o}); chmod 600, and run again")
-        content = _content(path)
+            raise ValueError(
+                f"{_shown_path(path)} can be read by other users (mode {mode:o}); chmod 600, and run again"
+            )
+        content = _read_content(path)
         ca = x509.load_pem_x509_certificate(self.pem or b"").public_key()
         fits, private = False, None
         try:
             private = load_pem_private_key(content or b"", None)
-            fits = _public(private.public_key()) == _public(ca)
+            fits = _public_bytes(private.public_key()) == _public_bytes(ca)
         except (ValueError, TypeError, UnsupportedAlgorithm):
             private = None
         if not isinstance(private, ec.EllipticCurvePrivateKey):
-            name = _shown(path)
+            name = _shown_path(path)
             raise ValueError(f"{name} is not the private key of a CA that sparkrack made")  # noqa: TRY004 - bad input
         if not fits:
             raise ValueError(
-                f"{_shown(path)} is not the key of {CERTIFICATE}; copy both from the machine that made them"
+                f"{_shown_path(path)} is not the key of {CERTIFICATE}; copy both from the machine that made them"
             )
         return private
 
@@ -189,7 +196,7 @@ def node_fault(pem: bytes | None, ca: bytes | None, public: bytes, node: str, ad
     try:
         found = x509.load_pem_x509_certificate(pem)
         names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        of_key = _public(found.public_key()) == public
+        of_key = _public_bytes(found.public_key()) == public
     except (ValueError, UnsupportedAlgorithm, x509.ExtensionNotFound):
         return "it cannot be read"
     if not of_key:
@@ -201,7 +208,7 @@ def node_fault(pem: bytes | None, ca: bytes | None, public: bytes, node: str, ad
     except (ValueError, TypeError, InvalidSignature):
         return "it is not of the rack's CA"
     common = [attribute.value for attribute in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
-    if common != [node] or set(names) != set(_names(node, address)):
+    if common != [node] or set(names) != set(_alternative_names(node, address)):
         return f"it is not for {node} at {address}"
     if (begin := found.not_valid_before_utc) > datetime.now(UTC):
         return f"it is valid from {begin:%Y-%m-%d %H:%M} UTC on, which is later than now"
@@ -210,7 +217,7 @@ def node_fault(pem: bytes | None, ca: bytes | None, public: bytes, node: str, ad
     return ""
 
 
-def _builder(
+def _certificate_builder(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
@@ -230,7 +237,7 @@ def _builder(
     )
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,
@@ -244,23 +251,23 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _names(node: str, address: str) -> list[x509.GeneralName]:
+def _alternative_names(node: str, address: str) -> list[x509.GeneralName]:
     return [x509.IPAddress(IPv4Address(address)), x509.DNSName(node)]
 
 
-def _public(key: PublicKeyTypes) -> bytes:
+def _public_bytes(key: PublicKeyTypes) -> bytes:
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
-def _content(path: Path) -> bytes | None:
+def _read_content(path: Path) -> bytes | None:
     """The content of a file; None without one. Raises ValueError when it cannot be read."""
     try:
         return regular_file.read_bytes(path, _LARGEST)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise ValueError(f"{_shown(path)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise ValueError(f"{_shown_path(path)} cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _shown(path: Path) -> str:
+def _shown_path(path: Path) -> str:
     return printable_line(str(path))

@@ -76,7 +76,7 @@ def sysctls(rack: Rack) -> dict[str, int]:
 
 def panic_file(rack: Rack) -> ManagedFile:
     """Return the drop-in that sets them at boot; a leading `-` lets the kernel lack one."""
-    return _file(PANIC, rack, *(f"-{key} = {value}" for key, value in sysctls(rack).items()))
+    return _settings_file(PANIC, rack, *(f"-{key} = {value}" for key, value in sysctls(rack).items()))
 
 
 def live_sysctls(live: Mapping[tuple[str, str], str], rack: Rack) -> dict[str, int | None]:
@@ -113,10 +113,10 @@ def pstore_files(rack: Rack) -> list[ManagedFile]:
     Ubuntu's kernel has the backend as a module, off by default; systemd-tmpfiles deletes records after 14 days.
     """
     return [
-        _file(MODULES, rack, MODULE),
-        _file(MODPROBE, rack, f"options {MODULE} pstore_disable=N"),
-        _file(PSTORE, rack, "[PStore]", *(f"{key}={value}" for key, value in PSTORE_SETTINGS.items())),
-        _file(TMPFILES, rack, f"x {ARCHIVE}/*"),
+        _settings_file(MODULES, rack, MODULE),
+        _settings_file(MODPROBE, rack, f"options {MODULE} pstore_disable=N"),
+        _settings_file(PSTORE, rack, "[PStore]", *(f"{key}={value}" for key, value in PSTORE_SETTINGS.items())),
+        _settings_file(TMPFILES, rack, f"x {ARCHIVE}/*"),
     ]
 
 
@@ -195,7 +195,9 @@ def journal_settings(rack: Rack) -> dict[str, str]:
 
 def journal_file(rack: Rack) -> ManagedFile:
     """Return the drop-in of journald."""
-    return _file(JOURNAL, rack, "[Journal]", *(f"{key}={value}" for key, value in journal_settings(rack).items()))
+    return _settings_file(
+        JOURNAL, rack, "[Journal]", *(f"{key}={value}" for key, value in journal_settings(rack).items())
+    )
 
 
 def yes_or_no(live: Mapping[tuple[str, str], str], subject: str, name: str) -> bool:
@@ -206,5 +208,5 @@ def yes_or_no(live: Mapping[tuple[str, str], str], subject: str, name: str) -> b
     return answer == "yes"
 
 
-def _file(path: str, rack: Rack, *lines: str) -> ManagedFile:
+def _settings_file(path: str, rack: Rack, *lines: str) -> ManagedFile:
     return ManagedFile(path, ("\n".join((header(rack.rack), *lines)) + "\n").encode())

@@ -74,7 +74,7 @@ def sender_files(rack: Rack, to: Node) -> list[ManagedFile]:
     unit = ["[Unit]", "StartLimitIntervalSec=0", "[Service]", "Restart=always", "RestartSec=10"]
     if encrypted(rack):
         unit += _load_credentials()
-    return [_file(UPLOAD_SETTINGS, rack, "[Upload]", *settings), _file(UPLOAD_DROPIN, rack, *unit)]
+    return [_settings_file(UPLOAD_SETTINGS, rack, "[Upload]", *settings), _settings_file(UPLOAD_DROPIN, rack, *unit)]
 
 
 def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
@@ -107,5 +107,5 @@ def _load_credentials() -> list[str]:
     return [f"LoadCredential={name}:{FOLDER}/{name}" for name in _CREDENTIALS]
 
 
-def _file(path: str, rack: Rack, *lines: str) -> ManagedFile:
+def _settings_file(path: str, rack: Rack, *lines: str) -> ManagedFile:
     return ManagedFile(path, ("\n".join((header(rack.rack), *lines)) + "\n").encode())

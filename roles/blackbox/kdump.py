@@ -202,7 +202,9 @@ def reboot(wanted: KdumpOptions | None, now: CrashKernel) -> tuple[str, ...]:
         return (f"{PARAMETER}={parameter(wanted)} takes effect at the next boot; {less}",)
     if wanted is None and now.reserved and now.following != now.booted:
         size = f"{now.reserved // 1024**2}M"
-        return (f"{size} stay reserved for a crash kernel until the next boot, which has {_shown(now.following)}",)
+        return (
+            f"{size} stay reserved for a crash kernel until the next boot, which has {_shown_parameter(now.following)}",
+        )
     return ()
 
 
@@ -210,7 +212,7 @@ def _passed_over(wanted: KdumpOptions, now: CrashKernel) -> bool:
     return now.following == parameter(wanted) != now.booted and now.grub.older
 
 
-def _shown(value: str) -> str:
+def _shown_parameter(value: str) -> str:
     return f"{PARAMETER}={value}" if value else f"no {PARAMETER}"
 
 

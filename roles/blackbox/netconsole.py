@@ -87,8 +87,8 @@ def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
 def blockers(live: Mapping[tuple[str, str], str], node: Node) -> tuple[str, ...]:
     """Why the kernel of a node may not send. Raises ValueError for an unknown answer."""
     off = "or set blackbox.netconsole: false in rack.yaml"
-    dynamic = _answer(live, "dynamic", "yes|no")
-    driver = _driver(_answer(live, "interfaces", r"([0-9.]+=[^ =]+=[^ =]+ ?)*"), receivers.address(node))
+    dynamic = _live_value(live, "dynamic", "yes|no")
+    driver = _interface_driver(_live_value(live, "interfaces", r"([0-9.]+=[^ =]+=[^ =]+ ?)*"), receivers.address(node))
     lines = []
     if dynamic == "no":
         lines.append(f"this kernel has no CONFIG_NETCONSOLE_DYNAMIC; use one with it, {off}")
@@ -102,18 +102,18 @@ def blockers(live: Mapping[tuple[str, str], str], node: Node) -> tuple[str, ...]
 
 def armed(live: Mapping[tuple[str, str], str], node: Node, to: Node) -> bool:
     """Whether the kernel sends to the receiver now. Raises ValueError for an unknown answer."""
-    target = _answer(live, "target", r"absent|[01] \S+ \S+ [01]")
-    level = _answer(live, "level", "[0-9]{1,2}")
+    target = _live_value(live, "target", r"absent|[01] \S+ \S+ [01]")
+    level = _live_value(live, "level", "[0-9]{1,2}")
     wanted = f"1 {receivers.address(node)} {receivers.address(to)} 1"
     return target == wanted and int(level) >= WARNING_LEVEL
 
 
 def present(live: Mapping[tuple[str, str], str]) -> bool:
     """Whether there is a target of ours. Raises ValueError for an unknown answer."""
-    return _answer(live, "target", r"absent|[01] \S+ \S+ [01]") != "absent"
+    return _live_value(live, "target", r"absent|[01] \S+ \S+ [01]") != "absent"
 
 
-def _driver(interfaces: str, address: str) -> str:
+def _interface_driver(interfaces: str, address: str) -> str:
     for one in interfaces.split():
         place, _, driver = one.split("=")
         if place == address:
@@ -121,7 +121,7 @@ def _driver(interfaces: str, address: str) -> str:
     raise ValueError(f"blackbox state: netconsole interfaces: none has {address}")
 
 
-def _answer(live: Mapping[tuple[str, str], str], name: str, pattern: str) -> str:
+def _live_value(live: Mapping[tuple[str, str], str], name: str, pattern: str) -> str:
     value = live.get(("netconsole", name), "no answer")
     if not re.fullmatch(pattern, value):
         raise ValueError(f"blackbox state: netconsole {name}: unexpected probe output {value[:80]!r}")

@@ -72,11 +72,11 @@ def files(rack: Rack, node: Node) -> list[ManagedFile]:
 # claim: blackbox.recorder-hang
 def unit(rack: Rack, node: Node, wanted: RecorderOptions, stream: SampleStream | None) -> ManagedFile:
     """Return the unit that takes the samples of a node."""
-    command = [PROGRAM, "record", "--node", node.name, "--ring", RING, "--metrics", METRICS, *_ring(wanted)]
+    command = [PROGRAM, "record", "--node", node.name, "--ring", RING, "--metrics", METRICS, *_ring_arguments(wanted)]
     if (cap := clock_cap.cap(rack, node)) is not None:
         command += ["--clock-cap", str(cap)]
     if stream is not None:
-        command += ["--send", f"{stream.receiver}={stream.address}:{PORT}", *_tls(stream.mode)]
+        command += ["--send", f"{stream.receiver}={stream.address}:{PORT}", *_tls_arguments(stream.mode)]
     text = resources.file_text(
         "roles.blackbox",
         "templates/sparkrack-recorder.service",
@@ -90,23 +90,31 @@ def unit(rack: Rack, node: Node, wanted: RecorderOptions, stream: SampleStream |
 def receive_unit(rack: Rack, node: Node, wanted: RecorderOptions, sending: Mapping[str, SampleStream]) -> ManagedFile:
     """Return the unit that keeps the samples of other nodes, which all send in one mode."""
     mode = next(iter(sending.values())).mode
-    command = [PROGRAM, "receive", "--folder", PEERS, "--listen", f"{receivers.address(node)}:{PORT}", *_ring(wanted)]
+    command = [
+        PROGRAM,
+        "receive",
+        "--folder",
+        PEERS,
+        "--listen",
+        f"{receivers.address(node)}:{PORT}",
+        *_ring_arguments(wanted),
+    ]
     for name in sending:
         command += ["--peer", f"{name}={receivers.address(rack.nodes[name])}"]
     text = resources.file_text(
         "roles.blackbox",
         "templates/sparkrack-recorder-receive.service",
         header=header(rack.rack),
-        command=" ".join([*command, *_tls(mode)]),
+        command=" ".join([*command, *_tls_arguments(mode)]),
     )
     return ManagedFile(UNITS[RECEIVER], text.encode(), validate=validate_unit(RECEIVER))
 
 
-def _ring(wanted: RecorderOptions) -> list[str]:
+def _ring_arguments(wanted: RecorderOptions) -> list[str]:
     return ["--rate", str(wanted.rate), "--keep", str(seconds(wanted.keep))]
 
 
-def _tls(mode: str) -> list[str]:
+def _tls_arguments(mode: str) -> list[str]:
     return ["--tls", *CERTIFICATES] if mode == "tls" else []
 
 

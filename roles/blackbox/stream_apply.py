@@ -70,7 +70,7 @@ class NodeStreams:
         return other or bool(self.facts.certificate_fault(self.authority.pem))
 
 
-def _read(host: Host, rack: Rack, node: Node) -> NodeStreams:
+def _read_streams(host: Host, rack: Rack, node: Node) -> NodeStreams:
     facts = StreamFacts(host_facts.read(host, "blackbox"), rack, node)
     authority = RackAuthority(rack.source.parent, rack.rack)
     if not journal_stream.encrypted(rack):
@@ -84,7 +84,7 @@ def _read(host: Host, rack: Rack, node: Node) -> NodeStreams:
     return NodeStreams(facts, authority, had)
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_streams)
 def install_package(here: NodeStreams) -> Changeset:
     """Install the distribution's sender and receiver of journals."""
     if here.blockers:
@@ -98,7 +98,7 @@ def install_package(here: NodeStreams) -> Changeset:
     )
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_streams)
 def make_key(here: NodeStreams) -> Changeset:
     """Make the key of this node for what it sends and receives; the private key goes nowhere."""
     if here.blockers:
@@ -129,7 +129,7 @@ def _key_script() -> str:
     )
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_streams)
 def certify(here: NodeStreams) -> Changeset:
     """Sign the public key of this node with the CA of the rack, where it has no certificate that stays."""
     if here.blockers:
@@ -177,28 +177,28 @@ def _authority_events(facts: StreamFacts, wanted: bytes | None) -> tuple[Event, 
     return file_acted(Action.WRITE if before is None else Action.REWRITE, journal_stream.AUTHORITY)
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_streams)
 def receive_journals(here: NodeStreams) -> Changeset:
     """Run the receiver where other nodes send their journals; remove it elsewhere. Received journals stay."""
     if here.blockers:
         return Changeset(blockers=here.blockers)
     facts = here.facts
     if not here.senders:
-        return _remove(facts, services.RECEIVE)
+        return _remove_service(facts, services.RECEIVE)
     files = journal_stream.receiver_files(facts.rack, facts.node)
     reason = f"receives the journals of {', '.join(here.senders)}"
     state = facts.state(services.RECEIVE, files, renewed=here.uncertified)
     return services.RECEIVE.differences(state).changeset(reason)
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_streams)
 def send_journal(here: NodeStreams) -> Changeset:
     """Send the journal of this node to its receiver; stop where rack.yaml no longer declares it."""
     if here.blockers:
         return Changeset(blockers=here.blockers)
     facts, to = here.facts, here.receiver
     if to is None:
-        return _remove(facts, services.UPLOAD)
+        return _remove_service(facts, services.UPLOAD)
     warnings: tuple[Event, ...] = ()
     if facts.rack.options(BlackboxOptions).remote == "plain":
         detail = (
@@ -212,21 +212,21 @@ def send_journal(here: NodeStreams) -> Changeset:
     return services.UPLOAD.differences(state).changeset(reason, warnings)
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_streams)
 def receive_kernel_messages(here: NodeStreams) -> Changeset:
     """Run the receiver where kernels of other nodes send their messages; remove it elsewhere. Received ones stay."""
     if here.blockers:
         return Changeset(blockers=here.blockers)
     facts, names = here.facts, [node.name for node in netconsole.senders(here.facts.rack, here.facts.node)]
     if not names:
-        return _remove(facts, services.NETCONSOLE_RECEIVE)
+        return _remove_service(facts, services.NETCONSOLE_RECEIVE)
     files = netconsole.receiver_files(facts.rack, facts.node)
     reason = f"receives the kernel messages of {', '.join(names)}"
     service = services.NETCONSOLE_RECEIVE
     return service.differences(facts.state(service, files)).changeset(reason)
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_streams)
 def send_kernel_messages(here: NodeStreams) -> Changeset:
     """Have the kernel of this node send its messages; stop where rack.yaml no longer declares it."""
     if here.blockers:
@@ -253,15 +253,15 @@ def send_kernel_messages(here: NodeStreams) -> Changeset:
 def _without_netconsole(facts: StreamFacts) -> Changeset:
     there = facts.before(netconsole.PROGRAM) is not None
     off = f"{netconsole.PROGRAM} --off" if there else ""
-    return _remove(facts, services.NETCONSOLE, off)
+    return _remove_service(facts, services.NETCONSOLE, off)
 
 
-def _remove(facts: StreamFacts, service: ManagedService, then: str = "") -> Changeset:
+def _remove_service(facts: StreamFacts, service: ManagedService, then: str = "") -> Changeset:
     changes = service.removal(facts.state(service), "rack.yaml no longer declares it", then)
     return changes.changeset("rack.yaml declares none of it")
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_streams)
 def remove_certificates(here: NodeStreams) -> Changeset:
     """Remove the key and the certificates of a node that needs none any more."""
     if here.blockers:

@@ -289,7 +289,7 @@ def test_the_clock_is_capped(
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def _running(node: Node, machine: Machine, service: str) -> list[str]:
+def _service_faults(node: Node, machine: Machine, service: str) -> list[str]:
     """What is wrong with a service that runs and starts at boot."""
     state = unit_properties(node, machine, service, "ActiveState", "UnitFileState")
     wanted = {"ActiveState": "active", "UnitFileState": "enabled"}
@@ -318,7 +318,7 @@ def test_journals_are_received_at_the_management_address(
             faults.append(f"{', '.join(found)} is open, and rack.yaml has no journal come to this node")
     else:
         wanted = f"{receivers.address(node)}:{port}"
-        faults = _running(node, machine, journal_stream.RECEIVE)
+        faults = _service_faults(node, machine, journal_stream.RECEIVE)
         if found != [wanted]:
             faults.append(f"journals are received at {', '.join(found) or 'no address'}, wanted {wanted}")
     report.judge(f"{node.name}: {fault}" for fault in faults)
@@ -345,7 +345,10 @@ def test_the_node_has_its_own_certificate(
         if done.rc != 0:
             why = " ".join(str(done.stderr or done.stdout).split())[:200]
             faults.append(f"openssl refuses {certificate} as {purpose}: {why}")
-    public = [output(node, machine, f"openssl {words}") for words in (f"pkey -in {key} -pubout", _public(certificate))]
+    public = [
+        output(node, machine, f"openssl {words}")
+        for words in (f"pkey -in {key} -pubout", _public_key_command(certificate))
+    ]
     if public[0] != public[1]:
         faults.append(f"{certificate} is not of {key}")
     if machine.run(f"openssl x509 -in {certificate} -noout -checkend {30 * 86400}").rc != 0:
@@ -353,7 +356,7 @@ def test_the_node_has_its_own_certificate(
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def _public(certificate: str) -> str:
+def _public_key_command(certificate: str) -> str:
     return f"x509 -in {certificate} -noout -pubkey"
 
 
@@ -369,7 +372,7 @@ def test_the_journal_arrives_at_another_node(
     to = journal_stream.receiver(rack, node)
     if to is None:
         pytest.skip("rack.yaml has the journal stay on its node")
-    faults = _running(node, machine, journal_stream.UPLOAD)
+    faults = _service_faults(node, machine, journal_stream.UPLOAD)
     assert not faults, f"{node.name}: {'; '.join(faults)}"
     if to.name in excluded:
         pytest.skip(f"{to.name}, which receives the journal, is excluded")
@@ -378,14 +381,14 @@ def test_the_journal_arrives_at_another_node(
     file = shlex.quote(f"{journal_stream.RECEIVED}/remote-{node.name}.journal")
     only = "SYSLOG_IDENTIFIER=sparkrack-verify"
     read = f"journalctl --quiet --no-pager --output=cat --lines=500 --file={file} {only}"
-    assert _arrives(machines[to.name], read, marker), (
+    assert _arrives_in_time(machines[to.name], read, marker), (
         f"{node.name}: a line of its journal did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
         f"`journalctl --unit={journal_stream.UPLOAD}` on {node.name} and "
         f"`journalctl --unit={journal_stream.RECEIVE}` on {to.name}"
     )
 
 
-def _arrives(receiver: Machine, read: str, marker: str) -> bool:
+def _arrives_in_time(receiver: Machine, read: str, marker: str) -> bool:
     """Whether a command at the receiver prints the marker in time."""
     end = time.monotonic() + ARRIVAL_SECONDS
     while marker not in str(receiver.run(read).stdout):
@@ -410,7 +413,7 @@ def test_kernel_messages_are_received_at_the_management_address(
     found = sorted(place for place in places if place.endswith(f":{port}"))
     wanted = [f"{receivers.address(node)}:{port}"] if netconsole.senders(rack, node) else []
     if wanted:
-        faults = _running(node, machine, netconsole.RECEIVE)
+        faults = _service_faults(node, machine, netconsole.RECEIVE)
     if found != wanted:
         places = [", ".join(some) or "no address" for some in (found, wanted)]
         faults.append(f"messages of kernels are received at {places[0]}, wanted {places[1]}")
@@ -430,7 +433,7 @@ def test_the_kernel_messages_arrive_at_another_node(
     to = netconsole.receiver(rack, node)
     if to is None:
         pytest.skip("rack.yaml has the messages of the kernel stay on its node")
-    faults = _running(node, machine, netconsole.TIMER)
+    faults = _service_faults(node, machine, netconsole.TIMER)
     assert not faults, f"{node.name}: {'; '.join(faults)}"
     if to.name in excluded:
         pytest.skip(f"{to.name}, which receives the messages of the kernel, is excluded")
@@ -438,7 +441,7 @@ def test_the_kernel_messages_arrive_at_another_node(
     write = f"echo '<4>{marker}' > /dev/kmsg"
     output(node, machine, f"sh -c {shlex.quote(write)}")
     read = f"tail --lines=500 {shlex.quote(f'{netconsole.RECEIVED}/{node.name}.log')}"
-    assert _arrives(machines[to.name], read, marker), (
+    assert _arrives_in_time(machines[to.name], read, marker), (
         f"{node.name}: a message of its kernel did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
         f"`journalctl --unit={netconsole.SERVICE}` on {node.name} and "
         f"`journalctl --unit={netconsole.RECEIVE}` on {to.name}"
@@ -507,7 +510,7 @@ def test_samples_are_received_at_the_management_address(
     places = [line.split()[3] for line in output(node, machine, "ss -Hltn").splitlines()]
     found = sorted(place for place in places if place.endswith(f":{recorder.PORT}"))
     wanted = [f"{receivers.address(node)}:{recorder.PORT}"] if recorder.senders(rack, node) else []
-    faults = _running(node, machine, recorder.RECEIVER) if wanted else []
+    faults = _service_faults(node, machine, recorder.RECEIVER) if wanted else []
     if found != wanted:
         addresses = [", ".join(some) or "no address" for some in (found, wanted)]
         faults.append(f"samples are received at {addresses[0]}, wanted {addresses[1]}")

@@ -57,10 +57,10 @@ class ManagerWatchdog:
 def devices(live: Mapping[tuple[str, str], str]) -> list[WatchdogDevice]:
     """Return the node's watchdogs. Raises ValueError for one whose driver says nothing of itself."""
     names = sorted({subject for subject, _ in live if re.fullmatch(r"watchdog[0-9]+", subject)})
-    return [_device(name, live) for name in names]
+    return [_parse_device(name, live) for name in names]
 
 
-def _device(name: str, live: Mapping[tuple[str, str], str]) -> WatchdogDevice:
+def _parse_device(name: str, live: Mapping[tuple[str, str], str]) -> WatchdogDevice:
     identity, state = (live.get((name, field), "absent") for field in ("identity", "state"))
     numbers = [live.get((name, field), "absent") for field in ("timeout", "min_timeout", "max_timeout")]
     if identity in ("", "absent"):
@@ -79,10 +79,12 @@ def chosen(found: list[WatchdogDevice]) -> WatchdogDevice | None:
 def manager(answer: str) -> ManagerWatchdog:
     """Parse what `systemctl show` prints of systemd itself. Raises ValueError for anything else."""
     values = dict(line.partition("=")[::2] for line in answer.splitlines())
-    return ManagerWatchdog(*(_span(key, values.get(key, "")) for key in ("RuntimeWatchdogUSec", "RebootWatchdogUSec")))
+    return ManagerWatchdog(
+        *(_parse_span(key, values.get(key, "")) for key in ("RuntimeWatchdogUSec", "RebootWatchdogUSec"))
+    )
 
 
-def _span(key: str, text: str) -> float | None:
+def _parse_span(key: str, text: str) -> float | None:
     """Convert a time span as systemd writes it, like 1min 30s, to seconds."""
     if text in ("infinity", "[not set]"):
         return None

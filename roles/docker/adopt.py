@@ -7,7 +7,7 @@ from core.model.role import AdoptedOption
 from roles.docker.desired import CONFIG
 
 
-def _setting(key: str) -> str:
+def _setting_command(key: str) -> str:
     """Return shell text that prints the line of a setting in daemon.json; nothing else leaves the node: the file may
     have the password of a proxy.
     """
@@ -35,7 +35,7 @@ def _live_restore(text: str) -> bool:
     return _value_of_output(text) == "true"
 
 
-def _ceiling(text: str) -> str | None:
+def _ceiling_text(text: str) -> str | None:
     """A ceiling in bytes as rack.yaml has it; None for infinity, and for a number that the file cannot express."""
     word = text.strip()
     if not word:
@@ -47,9 +47,9 @@ def _ceiling(text: str) -> str | None:
 
 
 ADOPT = (
-    AdoptedOption("memory", f"systemctl show -p MemoryMax --value {CONTAINER_SLICE}", _ceiling),
-    AdoptedOption("logs", _setting("log-driver"), _value_of_output),
-    AdoptedOption("log_size", _setting("max-size"), _log_size),
-    AdoptedOption("log_files", _setting("max-file"), _log_files),
-    AdoptedOption("live_restore", _setting("live-restore"), _live_restore),
+    AdoptedOption("memory", f"systemctl show -p MemoryMax --value {CONTAINER_SLICE}", _ceiling_text),
+    AdoptedOption("logs", _setting_command("log-driver"), _value_of_output),
+    AdoptedOption("log_size", _setting_command("max-size"), _log_size),
+    AdoptedOption("log_files", _setting_command("max-file"), _log_files),
+    AdoptedOption("live_restore", _setting_command("live-restore"), _live_restore),
 )

@@ -38,7 +38,7 @@ def configure_engine(facts: DockerFacts) -> Changeset:
         return Changeset(blockers=tuple(f"{why}; nothing was changed" for why in obstacles))
     if right:
         return Changeset(in_sync_reason="docker runs with the rack's settings")
-    return Changeset(events=tuple(_changes(facts)), commands=tuple(_commands(facts)))
+    return Changeset(events=tuple(_change_events(facts)), commands=tuple(_commands(facts)))
 
 
 def _commands(facts: DockerFacts) -> Iterator[StringCommand]:
@@ -72,7 +72,7 @@ def _configured(facts: DockerFacts) -> Iterator[StringCommand]:
     yield remote_files.put(desired.CONFIG, facts.after.encode(), mode=facts.new_mode, before=before, check=check)
 
 
-def _changes(facts: DockerFacts) -> list[Event]:
+def _change_events(facts: DockerFacts) -> list[Event]:
     changes = [] if facts.installed else [*acted(Action.INSTALL, " ".join(facts.packages))]
     if facts.stale:
         changes += file_acted(Action.WRITE, desired.DROPIN, detail="each start of docker notes its daemon.json")

@@ -82,8 +82,8 @@ def limit_changes(found: dict[Container, int]) -> list[Event]:
             EventKind.CHANGE,
             subject=f"container {one.short}",
             fields=(
-                FieldValue("memory", _written(one.memory), _written(limit)),
-                FieldValue("swap", _written(one.swap), "0"),
+                FieldValue("memory", _written_size(one.memory), _written_size(limit)),
+                FieldValue("swap", _written_size(one.swap), "0"),
             ),
             action=Action.SET,
             detail="live, it is not restarted",
@@ -103,7 +103,7 @@ def outside_slice(found: list[Container]) -> list[str]:
     ]
 
 
-def _written(size: int | None) -> str:
+def _written_size(size: int | None) -> str:
     if size is None:
         return "unlimited"
     for unit, factor in (("G", 1024**3), ("M", 1024**2)):

@@ -58,7 +58,7 @@ def wanted(config: Mapping[str, Any], docker: DockerOptions) -> dict[Path, Any]:
     }
     return {
         SLICE_KEY: CONTAINER_SLICE,
-        OPTIONS: _options(config.get("exec-opts")),
+        OPTIONS: _cgroup_driver_options(config.get("exec-opts")),
         ("log-driver",): docker.logs,
         **(size if docker.logs == "json-file" else {}),
         LIVE: docker.live_restore,
@@ -66,7 +66,7 @@ def wanted(config: Mapping[str, Any], docker: DockerOptions) -> dict[Path, Any]:
     }
 
 
-def _options(found: Any) -> list[str]:
+def _cgroup_driver_options(found: Any) -> list[str]:
     if found is None:
         found = []
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):

@@ -130,7 +130,7 @@ class DockerFacts:
     def command(self) -> list[str]:
         """Command line of the running dockerd; empty when none runs."""
         line = self._single_value("command")
-        words = _decoded(line).decode("utf-8", "surrogateescape").split("\0")[:-1] if line else []
+        words = _decode_base64(line).decode("utf-8", "surrogateescape").split("\0")[:-1] if line else []
         if line and not words:
             raise ValueError(f"{ENGINE}: the command line of dockerd is empty")
         return words
@@ -142,7 +142,7 @@ class DockerFacts:
         if line is None:
             return None
         try:
-            return json_edit.parse(_decoded(line).decode("utf-8", "replace"))
+            return json_edit.parse(_decode_base64(line).decode("utf-8", "replace"))
         except ValueError:
             # Written when /run was full, or by another program: dockerd would not have started with it.
             return None
@@ -277,7 +277,7 @@ _LINES = (
 )
 
 
-def _decoded(line: str) -> bytes:
+def _decode_base64(line: str) -> bytes:
     try:
         return base64.b64decode(line, validate=True)
     except binascii.Error:

@@ -57,14 +57,14 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
     at = _skip_space(text, 0)
     for depth, key in enumerate(path):
         rest = _nest_value(path[depth + 1 :], value)
-        members = _members(text, at)
+        members = _object_members(text, at)
         member = next((one for one in members if one.key == key), None)
         if member is None:
             return _insert_member(text, at, members, key, rest)
         last = depth == len(path) - 1
         if last or member.value is None:
             flat = bool(member.value) and "\n" not in text[member.value_from : member.end]
-            written = json.dumps(rest) if flat else _written(rest, _space_before(text, member.start), text)
+            written = json.dumps(rest) if flat else _written_json(rest, _space_before(text, member.start), text)
             return text[: member.value_from] + written + text[member.end :]
         if not isinstance(member.value, dict):
             raise ValueError(f"{' '.join(path[: depth + 1])} is not an object")  # noqa: TRY004 - as above
@@ -76,7 +76,7 @@ def drop(text: str, path: Sequence[str]) -> str:
     """The text without the member at a path of keys; unchanged when it is not there."""
     at = _skip_space(text, 0)
     for depth, key in enumerate(path):
-        members = _members(text, at)
+        members = _object_members(text, at)
         place = next((number for number, one in enumerate(members) if one.key == key), None)
         if place is None:
             return text
@@ -100,14 +100,14 @@ def _insert_member(text: str, at: int, members: Sequence[_Member], key: str, val
         last = members[-1]
         space = _space_before(text, last.start)
         colon = text[last.colon_from : last.value_from]
-        member = f"{json.dumps(key)}{colon}{_written(value, space, text)}"
+        member = f"{json.dumps(key)}{colon}{_written_json(value, space, text)}"
         return f"{text[: last.end]},{space}{member}{text[last.end :]}"
     close = text.index("}", at)
     if "\n" not in text.strip() and text.strip() != "{}":
-        return f"{text[: at + 1]}{json.dumps(key)}: {_written(value, '', text)}{text[close:]}"
+        return f"{text[: at + 1]}{json.dumps(key)}: {_written_json(value, '', text)}{text[close:]}"
     line = ("\r\n" if "\r\n" in text else "\n") + _leading_space(text, at)
     space = line + _member_indentation(text)
-    return f"{text[: at + 1]}{space}{json.dumps(key)}: {_written(value, space, text)}{line}{text[close:]}"
+    return f"{text[: at + 1]}{space}{json.dumps(key)}: {_written_json(value, space, text)}{line}{text[close:]}"
 
 
 def _leading_space(text: str, at: int) -> str:
@@ -116,7 +116,7 @@ def _leading_space(text: str, at: int) -> str:
     return text[start : min(at, _skip_space(text, start))]
 
 
-def _written(value: Any, space: str, text: str) -> str:
+def _written_json(value: Any, space: str, text: str) -> str:
     """A value as JSON whose lines follow the white space before its key."""
     if "\n" not in space:
         return json.dumps(value)
@@ -127,7 +127,7 @@ def _written(value: Any, space: str, text: str) -> str:
 def _member_indentation(text: str) -> str:
     """Return the indentation of the outermost members of an object."""
     at = _skip_space(text, 0)
-    members = _members(text, at)
+    members = _object_members(text, at)
     space = _space_before(text, members[0].start) if members else ""
     return space.rpartition("\n")[2] or INDENT
 
@@ -148,7 +148,7 @@ def _nest_value(path: Sequence[str], value: Any) -> Any:
     return value
 
 
-def _members(text: str, at: int) -> list[_Member]:
+def _object_members(text: str, at: int) -> list[_Member]:
     """The members of the object that begins at a place in valid JSON."""
     found = []
     at = _skip_space(text, at + 1)
@@ -166,7 +166,7 @@ def _members(text: str, at: int) -> list[_Member]:
 def _check_duplicate_keys(text: str, at: int) -> None:
     """Raise ValueError for a key that an object has twice."""
     seen = set()
-    for member in _members(text, at):
+    for member in _object_members(text, at):
         if member.key in seen:
             line = text.count("\n", 0, member.start) + 1
             raise ValueError(f"{json.dumps(member.key)} is there twice, the second time in line {line}")

@@ -55,11 +55,11 @@ def validated(flags: Sequence[str], nvidia: bool, mode: str, idle: bool, keep: b
     if nvidia:
         lines = [
             # claim: docker.nvidia-ctk
-            _checked('nvidia-ctk runtime configure --runtime=docker --config="$new"'),
+            _checked_command('nvidia-ctk runtime configure --runtime=docker --config="$new"'),
             f'chown root:root "$new"; chmod {mode} "$new"',
         ]
     words = shlex.join(flags)
-    lines.append(_checked(f'dockerd --validate --config-file "$new"{" " if words else ""}{words}'))
+    lines.append(_checked_command(f'dockerd --validate --config-file "$new"{" " if words else ""}{words}'))
     if idle:
         lines.append(unused())
     if keep:
@@ -70,7 +70,7 @@ def validated(flags: Sequence[str], nvidia: bool, mode: str, idle: bool, keep: b
     return "; ".join(lines)
 
 
-def _checked(command: str) -> str:
+def _checked_command(command: str) -> str:
     return f"output=$({command} 2>&1) || {{ printf '%s\\n' \"$output\" >&2; exit 1; }}"
 
 

@@ -53,7 +53,7 @@ def deliver_images(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, No
             announce.announce_change(
                 host, (Event(EventKind.CHANGE, subject=image, detail=why) for image in rack.images)
             )
-            yield FunctionCommand(_unknown, (), {})
+            yield FunctionCommand(_is_unknown, (), {})
             return
         seen.whole()
         known = image_sources.sources_of(host.state, rack)
@@ -79,7 +79,7 @@ def deliver_images(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, No
         yield FunctionCommand(_carry_out, (known, rack, node.name, records, missing), {})
 
 
-def _unknown(state: State, host: Host) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
+def _is_unknown(state: State, host: Host) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
     """Placeholder in a plan for an unknown delivery. In the run the node is read again."""
     return False
 

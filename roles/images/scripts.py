@@ -33,7 +33,8 @@ def copy(route: Route, identity: str) -> str:
     # Encryption in hardware comes first; ciphers that the other side does not offer are skipped.
     ssh = (
         "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o Compression=no "
-        f"-o Ciphers=^aes128-gcm@openssh.com {_quoted(route.address)} docker save {_quoted(identity)} </dev/null"
+        f"-o Ciphers=^aes128-gcm@openssh.com {_quoted_words(route.address)} "
+        f"docker save {_quoted_words(identity)} </dev/null"
     )
     return (
         f'{{ {ssh}; echo "sparkrack: save ended $?" >&2; }} | dd bs=1M status=progress | docker load\n'
@@ -43,7 +44,7 @@ def copy(route: Route, identity: str) -> str:
 
 def pull(reference: str) -> str:
     """Pull the image from its registry."""
-    return f'docker pull {_quoted(reference)} </dev/null\necho "sparkrack: load ended $?"\n'
+    return f'docker pull {_quoted_words(reference)} </dev/null\necho "sparkrack: load ended $?"\n'
 
 
 def detached(image: ImageName) -> DetachedUnit:
@@ -61,7 +62,7 @@ def start(image: ImageName, user: str, body: str, folders: Collection[str], need
     )
     return (
         "set -eu; umask 022; "
-        f"for d in {_quoted(*folders)}; do free=$(df -B1 --output=avail \"$d\" | tail -n 1 | tr -d ' '); "
+        f"for d in {_quoted_words(*folders)}; do free=$(df -B1 --output=avail \"$d\" | tail -n 1 | tr -d ' '); "
         f'[ "$free" -ge {need} ] || {{ echo "$d has $((free / 1000000)) MB free, '
         f'{need // 1000000} MB are needed" >&2; exit 1; }}; done; {launch}'
     )
@@ -79,7 +80,8 @@ def stop(image: ImageName) -> str:
 
 def inspect(reference: str) -> str:
     """ID, size and digests of an image on a node; fails when it is not there."""
-    return f"docker image inspect --format '{{{{.Id}}}} {{{{.Size}}}} {{{{json .RepoDigests}}}}' {_quoted(reference)}"
+    shown = "{{.Id}} {{.Size}} {{json .RepoDigests}}"
+    return f"docker image inspect --format '{shown}' {_quoted_words(reference)}"
 
 
 def inspected(image: ImageName, lines: Sequence[str]) -> tuple[Pin, int]:
@@ -96,14 +98,14 @@ def inspected(image: ImageName, lines: Sequence[str]) -> tuple[Pin, int]:
 
 def name(image: ImageName, identity: str) -> str:
     """Give an image its name; whatever had it keeps its bytes and loses the name."""
-    return f"docker tag {_quoted(identity, image.local)}"
+    return f"docker tag {_quoted_words(identity, image.local)}"
 
 
 def drop(identity: str) -> str:
     """Remove an image that has no name and that nothing uses; docker refuses when a container does."""
     return (
-        f"[ \"$(docker image inspect --format '{{{{len .RepoTags}}}}' {_quoted(identity)})\" = 0 ] && "
-        f"docker image rm {_quoted(identity)}"
+        f"[ \"$(docker image inspect --format '{{{{len .RepoTags}}}}' {_quoted_words(identity)})\" = 0 ] && "
+        f"docker image rm {_quoted_words(identity)}"
     )
 
 
@@ -142,5 +144,5 @@ def progress(lines: Collection[str]) -> Progress:
     )
 
 
-def _quoted(*words: str) -> str:
+def _quoted_words(*words: str) -> str:
     return shlex.join(words)

@@ -114,17 +114,17 @@ def live(listing: str, name: str) -> Live | None:
             answers[question] = (code, answer.strip())
     if not answers:
         return None
-    pause, priorities, marks = (_said(name, answers, question) for question in ("pause", "pfc", "dscp"))
+    pause, priorities, marks = (_tool_answer(name, answers, question) for question in ("pause", "pfc", "dscp"))
     return {
-        **{f"pause {way.lower()}": _one(name, rf"\b{way}:\s+(on|off)\b", pause) for way in ("RX", "TX")},
+        **{f"pause {way.lower()}": _first_match(name, rf"\b{way}:\s+(on|off)\b", pause) for way in ("RX", "TX")},
         "flow control of priorities": _flow_controlled(name, priorities),
         **{f"priority of DSCP {dscp}": _priority(name, dscp, marks) for dscp in PRIORITIES},
-        **{key: _file(name, answers, key) for key in (NOTICE, REACT, CNP)},
-        CLASS: _traffic_class(_file(name, answers, "class")),
+        **{key: _file_answer(name, answers, key) for key in (NOTICE, REACT, CNP)},
+        CLASS: _traffic_class(_file_answer(name, answers, "class")),
     }
 
 
-def _said(name: str, answers: Mapping[str, tuple[str, str]], question: str) -> str:
+def _tool_answer(name: str, answers: Mapping[str, tuple[str, str]], question: str) -> str:
     tool, package = ("ethtool", "ethtool") if question == "pause" else ("dcb", "iproute2")
     code, answer = answers.get(question, ("silent", ""))
     if code == "127":
@@ -134,14 +134,14 @@ def _said(name: str, answers: Mapping[str, tuple[str, str]], question: str) -> s
     return answer
 
 
-def _file(name: str, answers: Mapping[str, tuple[str, str]], question: str) -> str | None:
+def _file_answer(name: str, answers: Mapping[str, tuple[str, str]], question: str) -> str | None:
     code, answer = answers.get(question, ("silent", ""))
     if code not in ("0", "absent"):
         raise ValueError(f"{name}: {question} cannot be read: {answer or f'exit {code}'}")
     return answer if code == "0" else None
 
 
-def _one(name: str, pattern: str, text: str) -> str:
+def _first_match(name: str, pattern: str, text: str) -> str:
     match = re.search(pattern, text)
     if not match:
         raise ValueError(f"{name}: unexpected probe output {text[:80]!r}")

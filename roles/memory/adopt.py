@@ -13,7 +13,7 @@ def _is_swapping(proc_swaps: str) -> bool:
     return bool(active(proc_swaps))
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     word = text.strip()
     if not re.fullmatch(r"[0-9]{1,12}", word):
         raise ValueError(f"{truncate(word)} is not a number")
@@ -22,6 +22,6 @@ def _number(text: str) -> int:
 
 ADOPT = (
     AdoptedOption("swap", "cat /proc/swaps", _is_swapping),
-    AdoptedOption("overcommit_memory", f"cat {live_path('vm.overcommit_memory')}", _number),
-    AdoptedOption("min_free_kbytes", f"cat {live_path('vm.min_free_kbytes')}", _number),
+    AdoptedOption("overcommit_memory", f"cat {live_path('vm.overcommit_memory')}", _parse_number),
+    AdoptedOption("min_free_kbytes", f"cat {live_path('vm.min_free_kbytes')}", _parse_number),
 )

@@ -94,14 +94,14 @@ def live(answer: str) -> MemoryCgroups:
             pending.add(line.removesuffix(" pending").removesuffix(".pending"))
         else:
             unit, _, reported = line.partition(" ")
-            if unit not in (CONTAINER_SLICE, SYSTEM, GUARD, *PROTECTED) or not _take(
+            if unit not in (CONTAINER_SLICE, SYSTEM, GUARD, *PROTECTED) or not _parse_report(
                 groups.setdefault(unit, MemoryCgroup()), reported
             ):
                 raise ValueError(f"memory-live: unexpected probe output {line[:80]!r}")
     return MemoryCgroups(unified, groups, frozenset(pending))
 
 
-def _take(group: MemoryCgroup, reported: str) -> bool:
+def _parse_report(group: MemoryCgroup, reported: str) -> bool:
     match reported.split(" ", 3):
         case ["there"]:
             group.there = True

@@ -68,7 +68,7 @@ def drifted_reservations(live: MemoryCgroups) -> dict[str, int]:
     return {
         unit: keep * MEBIBYTE
         for unit, keep in keeps().items()
-        if "memory.min" in (group := live.group(unit)).values and _kept(group) != keep * MEBIBYTE
+        if "memory.min" in (group := live.group(unit)).values and _protected_bytes(group) != keep * MEBIBYTE
     }
 
 
@@ -85,7 +85,7 @@ def changes(live: MemoryCgroups) -> list[Event]:
     """What becomes of what runs."""
     events = []
     for unit, wanted in drifted_reservations(live).items():
-        now = _kept(live.group(unit))
+        now = _protected_bytes(live.group(unit))
         events.append(field_change(unit, "MemoryMin", amount(now), amount(wanted), "live, nothing is restarted"))
     for daemon in unprotected_daemons(live):
         old, name = live.group(daemon.unit).score(daemon.process), f"OOM score of {daemon.process}"
@@ -93,5 +93,5 @@ def changes(live: MemoryCgroups) -> list[Event]:
     return events
 
 
-def _kept(group: MemoryCgroup) -> int | None:
+def _protected_bytes(group: MemoryCgroup) -> int | None:
     return group.bytes("memory.min")

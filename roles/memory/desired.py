@@ -177,15 +177,15 @@ def crash_kb(text: bytes | None) -> int:
 
 def total_kb(meminfo: str) -> int:
     """Return the node's MemTotal (KiB). Raises ValueError when /proc/meminfo lacks it."""
-    return _figure(meminfo, "MemTotal")
+    return _meminfo_figure(meminfo, "MemTotal")
 
 
 def available_kb(meminfo: str) -> int:
     """Return the node's MemAvailable (KiB). Raises ValueError when /proc/meminfo lacks it."""
-    return _figure(meminfo, "MemAvailable")
+    return _meminfo_figure(meminfo, "MemAvailable")
 
 
-def _figure(meminfo: str, name: str) -> int:
+def _meminfo_figure(meminfo: str, name: str) -> int:
     for line in meminfo.splitlines():
         key, _, value = line.partition(":")
         if key == name and value.split():

@@ -92,7 +92,7 @@ class MemoryFacts:
         """Return those of our files that differ from the desired state."""
         return managed_file.differing(files, self.reported)
 
-    def _unit(self, name: str) -> SystemdUnit:
+    def _systemd_unit(self, name: str) -> SystemdUnit:
         group = self.live.group(name)
         if name != cgroups.GUARD:
             return group.unit(runs=group.there, reload=False)
@@ -103,7 +103,7 @@ class MemoryFacts:
         """Return a service as the node has it; `files`: its desired files."""
         stale = self.stale(files)
         return ServiceState(
-            units={unit: self._unit(unit) for unit in service.units},
+            units={unit: self._systemd_unit(unit) for unit in service.units},
             files=tuple(zip(stale, managed_file.changes(stale, self.reported), strict=True)),
             there=any(path in self.reported for path in service.paths),
             pending=service.name in self.live.pending,

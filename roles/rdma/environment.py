@@ -77,7 +77,7 @@ def variables(rack: Rack, node: Node, management: str, live: Mapping[str, str]) 
     There is never an NCCL_IB_GID_INDEX: one that is wrong on one host fails all (ibv_modify_qp, EINVAL).
     """
     devices = [device(address.half, live) for address in used(rack, node.name)]
-    name, address = _sockets(rack, node, management)
+    name, address = _socket_interface(rack, node, management)
     head = next(iter(rack.nodes.values()))
     found = {
         "NCCL_IB_DISABLE": "0",
@@ -87,7 +87,7 @@ def variables(rack: Rack, node: Node, management: str, live: Mapping[str, str]) 
         "TP_SOCKET_IFNAME": name,
         "OMPI_MCA_btl_tcp_if_include": name,
         "VLLM_HOST_IP": str(address),
-        "MASTER_ADDR": str(_sockets(rack, head, management)[1]),
+        "MASTER_ADDR": str(_socket_interface(rack, head, management)[1]),
     }
     if devices:
         found["NCCL_IB_HCA"] = "=" + ",".join(devices)
@@ -102,7 +102,7 @@ def variables(rack: Rack, node: Node, management: str, live: Mapping[str, str]) 
     return dict(sorted(found.items()))
 
 
-def _sockets(rack: Rack, node: Node, management: str) -> tuple[str, IPv4Address]:
+def _socket_interface(rack: Rack, node: Node, management: str) -> tuple[str, IPv4Address]:
     """Return interface and address for traffic outside RDMA."""
     if rack.options(RdmaOptions).sockets == "management":
         return management, node.address

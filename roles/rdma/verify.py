@@ -151,7 +151,7 @@ def test_bandwidth(
     for flows in runs:
         where = measuring.about(flows)
         try:
-            found = _measure(rack, flows, machines)
+            found = _measure_flow(rack, flows, machines)
             if judge(found) is SUSPECTED:
                 found = _measure_watched(rack, flows, machines, watch_forwarding)
         except (UnreachableError, ValueError) as error:
@@ -167,7 +167,7 @@ def test_bandwidth(
     report.judge(faults, dark)
 
 
-def _measure(rack: Rack, flows: Sequence[Flow], machines: NodeConnections) -> MeasuredFlow:
+def _measure_flow(rack: Rack, flows: Sequence[Flow], machines: NodeConnections) -> MeasuredFlow:
     """Let both ends run their tools. Raises ValueError or UnreachableError when that gives no figure."""
     there = machines[flows[0].there.half.node].run(measuring.server(flows))
     if there.rc != 0:
@@ -187,7 +187,7 @@ def _measure_watched(
     legs = [leg for half in halves if (leg := rack.cabling.leg_of(Port(half.node, half.port)))]
     ended = watch(rack, legs)
     try:
-        found = _measure(rack, flows, machines)
+        found = _measure_flow(rack, flows, machines)
     finally:
         by_cpu = ended()
     return replace(found, by_cpu=by_cpu)

@@ -44,7 +44,7 @@ def run_exporter(facts: WatchFacts) -> Changeset:
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
     state = facts.state(services.EXPORTER, [desired.exporter_dropin(facts.rack, facts.node)])
-    changes = services.EXPORTER.differences(state, install=_install(facts, desired.EXPORTER))
+    changes = services.EXPORTER.differences(state, install=_install_package(facts, desired.EXPORTER))
     return changes.changeset("the metrics of the node are exported")
 
 
@@ -66,10 +66,10 @@ def run_prometheus(facts: WatchFacts) -> Changeset:
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
     if not facts.serves:
-        return _removal(facts, services.PROMETHEUS)
+        return _remove_service(facts, services.PROMETHEUS)
     # The check of the configuration reads the rules.
     files = (desired.prometheus_dropin(facts.rack), rules.rule_file(facts.rack), scrape.prometheus_file(facts.rack))
-    state, install = facts.state(services.PROMETHEUS, files), _install(facts, desired.PROMETHEUS)
+    state, install = facts.state(services.PROMETHEUS, files), _install_package(facts, desired.PROMETHEUS)
     if install.commands:
         install += ServiceChanges(commands=(_install_promtool(),))
     changes = services.PROMETHEUS.differences(state, install=install)
@@ -78,7 +78,7 @@ def run_prometheus(facts: WatchFacts) -> Changeset:
     return changes.changeset("metrics are collected, and alerts evaluated")
 
 
-def _read(host: Host, rack: Rack, node: Node) -> FactsAndSecret:
+def _read_facts(host: Host, rack: Rack, node: Node) -> FactsAndSecret:
     facts = WatchFacts(host_facts.read(host, "watch"), rack, node)
     if not facts.serves:
         return FactsAndSecret(facts, None)
@@ -86,24 +86,24 @@ def _read(host: Host, rack: Rack, node: Node) -> FactsAndSecret:
     return FactsAndSecret(facts, notifications.alertmanager_text(rack, values))
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_facts)
 def run_alertmanager(here: FactsAndSecret) -> Changeset:
     """Run Alertmanager with the declared receivers; stop it on a node that is no longer the server."""
     facts = here.facts
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
     if here.wanted is None:
-        return _removal(facts, services.ALERTMANAGER)
+        return _remove_service(facts, services.ALERTMANAGER)
     mode, check = notifications.MODE, notifications.CHECK
     secret = secret_file(
         desired.NOTIFICATIONS, here.wanted, facts.notifications, mode=mode, group=desired.GROUP, check=check
     )
     state = facts.state(services.ALERTMANAGER, [desired.alertmanager_dropin(facts.rack)])
-    install = _install(facts, desired.ALERTMANAGER)
+    install = _install_package(facts, desired.ALERTMANAGER)
     return services.ALERTMANAGER.differences(state, install=install, also=secret).changeset("alerts are sent")
 
 
-def _install(facts: WatchFacts, package: str) -> ServiceChanges:
+def _install_package(facts: WatchFacts, package: str) -> ServiceChanges:
     """Return what installs a package that is not there as a whole; without the drop-in, which systemd has to read
     first, its unit would listen on all addresses."""
     if package in facts.live.installed:
@@ -118,7 +118,7 @@ def _install_promtool() -> StringCommand:
     return sudo_script(f"command -v promtool > /dev/null && exit 0\n{install}")
 
 
-def _removal(facts: WatchFacts, service: ManagedService) -> Changeset:
+def _remove_service(facts: WatchFacts, service: ManagedService) -> Changeset:
     """Stop a program of a former server, and remove the files of ours; its package and its metrics stay."""
     server = desired.server(facts.rack)
     why = f"the server is {server.name if server else desired.server_address(facts.rack)}"

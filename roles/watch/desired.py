@@ -107,7 +107,7 @@ def exporter_dropin(rack: Rack, node: Node) -> ManagedFile:
     """Return the drop-in of the exporter, which answers the nodes of the rack, the server and `allow`."""
     nodes = (one.address for one in rack.nodes.values())
     readers = dict.fromkeys((*nodes, server_address(rack), *(rack.options(WatchOptions).allow or ())))
-    return _dropin(
+    return _dropin_file(
         rack, EXPORTER, listen=f"{node.address}:{EXPORTER_PORT}", readers=" ".join(["localhost", *map(str, readers)])
     )
 
@@ -115,7 +115,7 @@ def exporter_dropin(rack: Rack, node: Node) -> ManagedFile:
 def prometheus_dropin(rack: Rack) -> ManagedFile:
     """Return the drop-in of Prometheus."""
     keep = rack.options(WatchOptions).keep
-    return _dropin(
+    return _dropin_file(
         rack,
         PROMETHEUS,
         config=CONFIG,
@@ -128,10 +128,10 @@ def prometheus_dropin(rack: Rack) -> ManagedFile:
 def alertmanager_dropin(rack: Rack) -> ManagedFile:
     """Return the drop-in of Alertmanager."""
     listen = f"{listen_address(rack)}:{ALERTMANAGER_PORT}"
-    return _dropin(rack, ALERTMANAGER, config=NOTIFICATIONS, listen=listen)
+    return _dropin_file(rack, ALERTMANAGER, config=NOTIFICATIONS, listen=listen)
 
 
 # claim: watch.packages
-def _dropin(rack: Rack, package: str, **values: object) -> ManagedFile:
+def _dropin_file(rack: Rack, package: str, **values: object) -> ManagedFile:
     text = resources.file_text("roles.watch", _DROPINS[package], header=header(rack.rack), **values)
     return ManagedFile(dropin(package), text.encode())

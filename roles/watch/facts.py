@@ -112,9 +112,11 @@ class WatchFacts:
         else:
             stale = self.stale(files)
             changes = managed_file_changes(stale, {file.path: self.before(file.path) for file in stale})
-        return ServiceState(self.units, changes, there=self._there(service), pending=service.name in self.live.pending)
+        return ServiceState(
+            self.units, changes, there=self._has_files(service), pending=service.name in self.live.pending
+        )
 
-    def _there(self, service: ManagedService) -> bool:
+    def _has_files(self, service: ManagedService) -> bool:
         hashes = {desired.NOTIFICATIONS: self.notifications, switch_reader.PASSWORDS: self.passwords}
         known = {**dict.fromkeys(node_metrics.PATHS), **hashes, **self.metrics_files}
         return any((known[path] if path in known else self.before(path)) is not None for path in service.paths)
@@ -131,7 +133,7 @@ class WatchFacts:
             lines.append("python3, which exports what the node knows of itself, is not there; `apt install python3`")
         for service in (services.PROMETHEUS, services.ALERTMANAGER) if self.serves else ():
             (name,) = service.units
-            if (self.units[name].running or self.units[name].enabled) and not self._there(service):
+            if (self.units[name].running or self.units[name].enabled) and not self._has_files(service):
                 lines.append(
                     f"{name} is configured by others; write another node at watch.server in rack.yaml, or give it up: "
                     f"systemctl disable --now {name}"

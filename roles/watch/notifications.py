@@ -46,12 +46,12 @@ def secret_values(rack: Rack) -> dict[SecretRef, str]:
     Raises ValueError; the message has no secret.
     """
     values = {ref: secret_value(rack, ref) for ref in secrets(rack)}
-    for fault in _faults(rack, values):
+    for fault in _secret_faults(rack, values):
         raise ValueError(fault)
     return values
 
 
-def _faults(rack: Rack, values: Mapping[SecretRef, str]) -> Iterator[str]:
+def _secret_faults(rack: Rack, values: Mapping[SecretRef, str]) -> Iterator[str]:
     notify = rack.options(WatchOptions).notify
     for ref in (notify.webhook, notify.heartbeat) if notify else ():
         if ref is None or _URL.fullmatch(values[ref]):
@@ -101,8 +101,8 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
                 "target_matchers": ['alertname!="NodeSilent"'],
                 "equal": ["node"],
             },
-            *_unread(rack),
-            *_units(rack),
+            *_silent_node_rules(rack),
+            *_lost_rank_rules(rack),
             *switch_reader.inhibitions(rack),
         ],
         "receivers": receivers,
@@ -110,7 +110,7 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
     return yaml_text(rack, document).encode()
 
 
-def _unread(rack: Rack) -> Iterator[dict[str, Any]]:
+def _silent_node_rules(rack: Rack) -> Iterator[dict[str, Any]]:
     """Yield what a silent node silences that names it in another label, or in none."""
     for name in rack.nodes:
         yield {
@@ -125,7 +125,7 @@ def _unread(rack: Rack) -> Iterator[dict[str, Any]]:
         }
 
 
-def _units(rack: Rack) -> Iterator[dict[str, Any]]:
+def _lost_rank_rules(rack: Rack) -> Iterator[dict[str, Any]]:
     """Yield what follows from the loss of a rank, on any node of the unit: the others wait for it, or end.
 
     The alerts of a unit have the node of its API alone.

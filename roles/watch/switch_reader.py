@@ -73,7 +73,7 @@ def files(rack: Rack) -> list[ManagedFile]:
     """Return the files without a secret, in the order in which they are written."""
     targets = {
         "supplies": rack.options(WatchOptions).psus,
-        "switches": [_target(rack, name, switch) for name, switch in switches(rack).items()],
+        "switches": [_reader_target(rack, name, switch) for name, switch in switches(rack).items()],
     }
     service = resources.file_text(
         "roles.watch",
@@ -95,7 +95,7 @@ def files(rack: Rack) -> list[ManagedFile]:
     return list(made)
 
 
-def _target(rack: Rack, name: str, switch: Switch) -> dict[str, Any]:
+def _reader_target(rack: Rack, name: str, switch: Switch) -> dict[str, Any]:
     assert switch.reader  # noqa: S101 - for mypy: `switches` returns no other
     assert switch.tls  # noqa: S101
     return {

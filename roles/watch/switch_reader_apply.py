@@ -18,7 +18,7 @@ _NONE = "this node reads no switch"
 _passwords: SharedSurvey[dict[SecretRef, str]] = SharedSurvey()
 
 
-def _read(host: Host, rack: Rack, node: Node) -> FactsAndSecret:
+def _read_facts(host: Host, rack: Rack, node: Node) -> FactsAndSecret:
     facts = WatchFacts(host_facts.read(host, "watch"), rack, node)
     if not (facts.serves and switch_reader.switches(rack)):
         return FactsAndSecret(facts, None)
@@ -27,7 +27,7 @@ def _read(host: Host, rack: Rack, node: Node) -> FactsAndSecret:
     return FactsAndSecret(facts, switch_reader.passwords_text(rack, values))
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_facts)
 def run_switch_reader(here: FactsAndSecret) -> Changeset:
     """Write the program, its units and the passwords, have the timer run, and read the switches at once."""
     facts, service = here.facts, services.SWITCH_READER

@@ -195,18 +195,18 @@ def test_the_declared_configuration_is_what_runs(
 ) -> None:
     """As Prometheus and Alertmanager show what they have read. Secrets are not compared, and never reported."""
     config = answer(server, machine, prometheus(rack), "/api/v1/status/config")["data"]["yaml"]
-    faults = list(differences("prometheus", _parsed(scrape.prometheus_file(rack).content), _parsed(config)))
+    faults = list(differences("prometheus", _parse_yaml(scrape.prometheus_file(rack).content), _parse_yaml(config)))
     groups = answer(server, machine, prometheus(rack), "/api/v1/rules")["data"]["groups"]
     found = {rule["name"]: rule["duration"] for group in groups for rule in group["rules"] if "duration" in rule}
-    for group in _parsed(rules.rule_file(rack).content)["groups"]:
+    for group in _parse_yaml(rules.rule_file(rack).content)["groups"]:
         for rule in group["rules"]:
             wanted = _duration(rule.get("for", "0s")) if "alert" in rule else None
             if wanted is not None and rule["alert"] in found and found[rule["alert"]] != wanted:
                 faults.append(f"{rule['alert']} waits {found[rule['alert']]} s, wanted {wanted}")
     hidden = dict.fromkeys(notifications.secrets(rack), HIDDEN)
     status = answer(server, machine, alertmanager(rack), "/api/v2/status")["config"]["original"]
-    routes = _parsed(notifications.alertmanager_text(rack, hidden))
-    faults += differences("alertmanager", routes, _parsed(status))
+    routes = _parse_yaml(notifications.alertmanager_text(rack, hidden))
+    faults += differences("alertmanager", routes, _parse_yaml(status))
     report.judge(f"{server.name}: {fault}" for fault in faults)
 
 
@@ -214,7 +214,7 @@ HIDDEN = "<secret>"
 """What stands for a secret. Alertmanager shows others so as well; 0.25 shows the URL of a webhook as it is."""
 
 
-def _parsed(text: str | bytes) -> Any:
+def _parse_yaml(text: str | bytes) -> Any:
     return YAML(typ="safe", pure=True).load(text)
 
 

@@ -178,12 +178,12 @@ def _ask_questions(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
         else:
             found.texts[key] = done.stdout_bytes.decode(errors="replace")
             if key == CLOCK:
-                shown = _seconds(found.texts[key], math.nan)
+                shown = _parse_seconds(found.texts[key], math.nan)
                 found.skew = None if math.isnan(shown) else shown - middle
     return found
 
 
-def _seconds(text: str, otherwise: float) -> float:
+def _parse_seconds(text: str, otherwise: float) -> float:
     try:
         found = float(text.strip())
     except ValueError:
@@ -203,7 +203,7 @@ def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
         return evidence
     note = "" if own.earlier_skew == own.skew else "; the times of its earlier boots are taken as right"
     collector.read("node", f"answers{note}{own.note}", own.skew)
-    uptime = _seconds(own.texts.get(BEGAN, "").partition(" ")[0], -1)
+    uptime = _parse_seconds(own.texts.get(BEGAN, "").partition(" ")[0], -1)
     evidence = replace(
         evidence,
         boot=own.texts.get(BOOT, "").strip() or None,
@@ -226,7 +226,7 @@ def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
         if len(boots) == 1:
             ended, lines = next(iter(boots.items()))
             collector.read("journal", f"{len(lines)} lines of the boot before", own.skew)
-            return replace(evidence, ended=ended, lines=_shifted(lines, own.earlier_skew))
+            return replace(evidence, ended=ended, lines=_shift_lines(lines, own.earlier_skew))
         collector.absent("journal", "no entry of the boot before")
     return evidence
 
@@ -243,7 +243,7 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
         ended=found["before"] and str(found["before"]),
         ended_began=_by_operator(began, own.earlier_skew),
         clean_stop=CleanStop(_by_operator(stopped, own.earlier_skew), marker["target"]) if marker else None,
-        lines=_shifted(lines, own.earlier_skew),
+        lines=_shift_lines(lines, own.earlier_skew),
         records=records,
         earlier_records=tuple(map(str, found.get("earlier") or ())),
         firmware=firmware,
@@ -263,13 +263,13 @@ def _boot_times(text: str) -> Iterable[tuple[str, float]]:
     for line in text.splitlines():
         boot, _, rest = line.partition("/evidence.json:")
         number = rest.partition(":")[2].strip().rstrip(",")
-        if rest and (at := parse.moment(_seconds(number, 0.0))) is not None:
+        if rest and (at := parse.moment(_parse_seconds(number, 0.0))) is not None:
             yield boot, at
 
 
 def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str, collector: _Collector) -> Evidence:
     """Add what another node has received, and the ring of the node itself."""
-    samples, skew = _samples(own, other, where, collector)
+    samples, skew = _merge_samples(own, other, where, collector)
     node_skew = skew if own.gone else own.earlier_skew
     remote: dict[str, tuple[LogLine, ...]] = {}
     text = collector.text(f"remote journal{where}", other, REMOTE, "no journal was received")
@@ -291,11 +291,11 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         collector.unknown("order of the boots", f"{why}, so which boot ended last is unknown")
     elif ended is None:
         ended = _latest_boot(evidence, remote, samples)
-    lines = _shifted(remote.get(ended or "", ()), node_skew)
+    lines = _shift_lines(remote.get(ended or "", ()), node_skew)
     text = collector.text(f"netconsole{where}", other, CONSOLE, "no line was received")
     console: tuple[LogLine, ...] = ()
     if text is not None:
-        console = _shifted(parse.netconsole(text), other.earlier_skew)
+        console = _shift_lines(parse.netconsole(text), other.earlier_skew)
         collector.read(f"netconsole{where}", f"{len(console)} lines{other.note}", other.skew)
     kept = (
         ()
@@ -322,7 +322,7 @@ def _skew_at_the_end(evidence: Evidence, other: _Answers) -> float | None:
     """
     for line in other.texts.get(PEER_ENDS, "").splitlines():
         boot, _, times = line.partition(" ")
-        sent, received = (_seconds(time, math.nan) for time in times.partition(" ")[::2])
+        sent, received = (_parse_seconds(time, math.nan) for time in times.partition(" ")[::2])
         if boot == evidence.ended and other.skew is not None and math.isfinite(sent) and math.isfinite(received):
             return sent - received + other.skew
     return None
@@ -333,7 +333,7 @@ def _corrected(evidence: Evidence, later: float) -> Evidence:
     mark = evidence.clean_stop
     return replace(
         evidence,
-        lines=_shifted(evidence.lines, later),
+        lines=_shift_lines(evidence.lines, later),
         ended_began=_by_operator(evidence.ended_began, later),
         clean_stop=mark and replace(mark, time=_by_operator(mark.time, later)),
     )
@@ -352,7 +352,7 @@ def _without_impossible_times(evidence: Evidence, collector: _Collector) -> Evid
     mark = evidence.clean_stop
     return replace(
         evidence,
-        lines=_shifted(evidence.lines, None),
+        lines=_shift_lines(evidence.lines, None),
         samples=(),
         ended_began=None,
         clean_stop=mark and replace(mark, time=None),
@@ -399,7 +399,7 @@ def _of_the_end(evidence: Evidence, lines: tuple[LogLine, ...]) -> tuple[LogLine
     return tuple(line for line in lines if line.time is not None and since <= line.time < until)
 
 
-def _samples(
+def _merge_samples(
     own: _Answers, other: _Answers, where: str, collector: _Collector
 ) -> tuple[tuple[Sample, ...], float | None]:
     """Return the samples of the node's own ring and of the received one, and the skew of the node's clock as the
@@ -416,7 +416,7 @@ def _samples(
     text = collector.text(f"samples{where}", other, PEER_RING, "no sample was received")
     if text is not None:
         ring = parse.samples(text)
-        received = _seconds(other.texts.get(PEER_TIME, ""), 0.0)
+        received = _parse_seconds(other.texts.get(PEER_TIME, ""), 0.0)
         if ring and other.skew is not None and abs(difference := ring[-1].time - received + other.skew) < MAX_SKEW:
             skew = difference
         if ring:
@@ -439,7 +439,7 @@ def _of_hangs(evidence: Evidence, own: _Answers, collector: _Collector) -> Evide
         collector.read(f"hang of unit {one.unit}", f"{text}; /var/lib/sparkrack/serve/{one.unit}.hang.json")
         if one.boot == evidence.ended:
             lines.append(LogLine(one.time, "hangs of units", "", text))
-    return replace(evidence, lines=(*evidence.lines, *_shifted(lines, own.earlier_skew)))
+    return replace(evidence, lines=(*evidence.lines, *_shift_lines(lines, own.earlier_skew)))
 
 
 def _of_switch(rack: Rack, evidence: Evidence, name: str, collector: _Collector) -> Evidence:
@@ -534,6 +534,6 @@ def _by_operator(time: float | None, skew: float | None) -> float | None:
     return None if time is None or skew is None else time - skew
 
 
-def _shifted(lines: Iterable[LogLine], skew: float | None) -> tuple[LogLine, ...]:
+def _shift_lines(lines: Iterable[LogLine], skew: float | None) -> tuple[LogLine, ...]:
     """Return the lines by the operator's clock."""
     return tuple(replace(line, time=_by_operator(line.time, skew)) for line in lines)

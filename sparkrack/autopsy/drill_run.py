@@ -32,7 +32,7 @@ def run_drill(rack: Rack, node: str, level: DrillLevel, timeout: int, screen: Sc
     progress = DrillProgress()
     with recorded_run(rack, f"drill: {level}") as run:
         try:
-            result, unkept = _drilled(rack, node, level, timeout, run, screen, progress)
+            result, unkept = _run_locked_drill(rack, node, level, timeout, run, screen, progress)
         except (DrillError, UnreachableError) as fault:
             why = printable_line(fault.why if isinstance(fault, UnreachableError) else str(fault))
             why = f"{why}; {progress.done}"
@@ -43,7 +43,7 @@ def run_drill(rack: Rack, node: str, level: DrillLevel, timeout: int, screen: Sc
     return result, unkept
 
 
-def _drilled(
+def _run_locked_drill(
     rack: Rack,
     node: str,
     level: DrillLevel,

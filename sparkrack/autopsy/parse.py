@@ -104,17 +104,17 @@ def journal(text: str, source: str) -> dict[str, tuple[LogLine, ...]]:
     before the clock of the node was set have no time, and come first.
     """
     found: dict[str, list[LogLine]] = {}
-    for entry in _objects(text):
+    for entry in _parse_objects(text):
         try:
             at, boot = moment(int(entry["__REALTIME_TIMESTAMP"]) / 1e6), str(entry["_BOOT_ID"])
-            message = _message(entry.get("MESSAGE", ""))
+            message = _message_text(entry.get("MESSAGE", ""))
         except (ValueError, TypeError, KeyError, OverflowError):
             continue
-        found.setdefault(boot, []).append(LogLine(at, source, _program(entry), _shortened(message)))
+        found.setdefault(boot, []).append(LogLine(at, source, _program_name(entry), _shortened(message)))
     return {boot: tuple(sorted(lines, key=lambda line: line.time or 0)) for boot, lines in found.items()}
 
 
-def _program(entry: Mapping[str, Any]) -> str:
+def _program_name(entry: Mapping[str, Any]) -> str:
     """Return what wrote an entry, as boot_evidence.py does: each program chooses its SYSLOG_IDENTIFIER, and what one
     writes to /dev/kmsg never has the facility of the kernel, 0.
     """
@@ -129,13 +129,13 @@ def _program(entry: Mapping[str, Any]) -> str:
     return name
 
 
-def _message(value: Any) -> str:
+def _message_text(value: Any) -> str:
     """Return the text of an entry. Raises TypeError and ValueError for one of an unexpected form."""
     if value is None:
         return "(journalctl leaves out a text of this length)"
     if isinstance(value, list):
         # Numbers are the bytes of what is not a text; texts are those of an entry that has several.
-        texts = [_message(one) for one in value if not isinstance(one, int)]
+        texts = [_message_text(one) for one in value if not isinstance(one, int)]
         return "; ".join(texts) if texts else bytes(value).decode(errors="replace")
     return str(value)
 
@@ -149,14 +149,14 @@ def _shortened(text: str) -> str:
 def samples(text: str) -> tuple[Sample, ...]:
     """Parse what `recorder.py dump` prints. Lines of another form are left out."""
     found = []
-    for one in _objects(text):
+    for one in _parse_objects(text):
         try:
             at, boot = float(one["time"]), str(one["boot"])
         except (ValueError, TypeError, KeyError, OverflowError):
             continue
         if not 0 <= at < _LATEST:
             continue
-        memory, gpu, pressure, events = (_mapping(one.get(key)) for key in ("memory", "gpu", "pressure", "events"))
+        memory, gpu, pressure, events = (_as_mapping(one.get(key)) for key in ("memory", "gpu", "pressure", "events"))
         total, available = _finite_number(memory.get("total")), _finite_number(memory.get("available"))
         refused = _finite_number(events.get("nvrm_no_memory"))
         found.append(
@@ -178,7 +178,7 @@ def samples(text: str) -> tuple[Sample, ...]:
 def hangs(text: str) -> tuple[UnitHang, ...]:
     """Parse what serve_hang.py has written. Lines of another form are left out."""
     found = []
-    for one in _objects(text):
+    for one in _parse_objects(text):
         try:
             at, unit, boot = moment(one["time"]), str(one["unit"]), str(one["boot"]).replace("-", "")
             processes, builds = len(one["processes"]), [str(each["build_id"]) for each in one["nccl"]]
@@ -295,7 +295,7 @@ def _parse_moment(text: str) -> datetime:
         raise EvidenceError(f"{text[:40]!r} is not a date and time") from None
 
 
-def _objects(text: str) -> Iterable[dict[str, Any]]:
+def _parse_objects(text: str) -> Iterable[dict[str, Any]]:
     # Not splitlines: JSON may have line separators of Unicode inside of a text.
     for line in text.split("\n"):
         try:
@@ -306,7 +306,7 @@ def _objects(text: str) -> Iterable[dict[str, Any]]:
             yield one
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 

@@ -55,11 +55,11 @@ def units_after(rack: Rack, node: str) -> tuple[UnitAfter, ...]:
 
 def timeline(evidence: Evidence) -> tuple[TimelineEntry, ...]:
     """Merge all sources into one timeline, by the operator's clock."""
-    entries = sorted(_entries(evidence), key=lambda entry: entry[0])[-MOST_ENTRIES:]
+    entries = sorted(_time_entries(evidence), key=lambda entry: entry[0])[-MOST_ENTRIES:]
     return tuple(TimelineEntry(at=_utc_moment(at), source=source, text=scrub(text)) for at, source, text in entries)
 
 
-def _entries(evidence: Evidence) -> Iterator[tuple[float, str, str]]:
+def _time_entries(evidence: Evidence) -> Iterator[tuple[float, str, str]]:
     for source in dict.fromkeys(line.source for line in evidence.lines):
         for line in [line for line in evidence.lines if line.source == source][-_LINES:]:
             if line.time is not None:

@@ -122,13 +122,13 @@ def judge(evidence: Evidence) -> Verdict:
     outlived = [sign for sign in every if sign.outlived]
     signs = [sign for sign in every if not sign.outlived]
     proofs = [sign for sign in signs if sign.proof]
-    if any(sign.cause in _CONTRADICTS.get(proof.cause, ()) for proof in proofs for sign in signs if _weighty(sign)):
+    if any(sign.cause in _CONTRADICTS.get(proof.cause, ()) for proof in proofs for sign in signs if _is_weighty(sign)):
         proofs = []
     if not proofs and (life := _signs_of_life(evidence, signs)):
         why = f"the node does not answer, and {life}: it may be alive; look at its management link and its sshd"
         return Verdict(Cause.UNKNOWN, None, why, (), tuple(every), may_be_alive=True)
     recorded = any(sign.cause in _RECORDED for sign in signs)
-    causes = dict.fromkeys(sign.cause for sign in proofs or signs if _weighty(sign) or not recorded)
+    causes = dict.fromkeys(sign.cause for sign in proofs or signs if _is_weighty(sign) or not recorded)
     if proofs and Cause.WATCHDOG in causes and any(sign.cause is Cause.MEMORY_WEDGE for sign in signs):
         causes[Cause.MEMORY_WEDGE] = None
     chosen = _common_cause(frozenset(causes))
@@ -139,7 +139,7 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Cause.UNKNOWN, None, reason, (), tuple(every))
     if chosen is Cause.UNKNOWN:
         seen = [f"{sign.cause} ({sign.source}): {sign.text}" for sign in outlived]
-        return Verdict(Cause.UNKNOWN, None, "; ".join((_nothing(evidence), *seen)), (), tuple(every))
+        return Verdict(Cause.UNKNOWN, None, "; ".join((_nothing_found_text(evidence), *seen)), (), tuple(every))
     own = tuple(sign for sign in signs if sign.cause is chosen)
     against = (*(sign for sign in signs if sign.cause is not chosen), *outlived)
     certain = (
@@ -195,7 +195,7 @@ _RECORDED = (Cause.PLANNED, Cause.PANIC, Cause.WATCHDOG)
 """Ends that leave a record, or a sign of one."""
 
 
-def _weighty(sign: Sign) -> bool:
+def _is_weighty(sign: Sign) -> bool:
     """Return whether a sign can contradict a record: a link that goes down at the end goes with each end."""
     return sign.cause is not Cause.POWER or sign.strong
 
@@ -207,7 +207,7 @@ def _common_cause(causes: frozenset[Cause]) -> Cause | None:
     return next(iter(causes)) if len(causes) == 1 else _TOGETHER.get(causes)
 
 
-def _nothing(evidence: Evidence) -> str:
+def _nothing_found_text(evidence: Evidence) -> str:
     if any(_stop_lines(evidence)):
         return "systemd stopped, and what ended the boot after that is unknown"
     last = _last_sample(evidence)
@@ -234,7 +234,7 @@ def _nothing(evidence: Evidence) -> str:
 # --- Signs
 
 
-def _planned(evidence: Evidence) -> Iterator[Sign]:
+def _planned_signs(evidence: Evidence) -> Iterator[Sign]:
     if mark := evidence.clean_stop:
         how = f" for {mark.target}" if mark.target else ""
         source, text = "mark of the shutdown", f"systemd had stopped all services{how}"
@@ -330,7 +330,7 @@ def _memory_signs(evidence: Evidence) -> Iterator[Sign]:
     ]
     counted = [sample.no_memory for sample in evidence.samples if sample.no_memory is not None]
     refused = bool(lines) or (len(counted) > 1 and counted[-1] > counted[0])
-    pressed = _pressed(evidence.samples)
+    pressed = _mean_pressure(evidence.samples)
     scarce = _least_available_memory(evidence.samples)
     if pressed:
         text = f"all tasks waited for memory {pressed:.0f} % of the time in the last 5 minutes"
@@ -342,7 +342,7 @@ def _memory_signs(evidence: Evidence) -> Iterator[Sign]:
         yield Sign(Cause.MEMORY_WEDGE, False, lines[0].source if lines else "samples", text)
 
 
-def _pressed(samples: Sequence[Sample]) -> float | None:
+def _mean_pressure(samples: Sequence[Sample]) -> float | None:
     """Return the mean pressure of the last 5 minutes when it was high in nearly all of them."""
     if not samples:
         return None
@@ -403,7 +403,7 @@ def _freeze_signs(evidence: Evidence) -> Iterator[Sign]:
 
 
 RULES: tuple[Callable[[Evidence], Iterator[Sign]], ...] = (
-    _planned,
+    _planned_signs,
     _panic_signs,
     _watchdog,
     _memory_signs,

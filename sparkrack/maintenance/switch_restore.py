@@ -74,13 +74,13 @@ def restore_switch(
             screen.phase("read the switch", [switch.name])
             with open_connection(switch, lambda text: screen.say(f"{switch.name}: {text}")) as line:
                 goal = BackupTarget(rack, switch, kept, wait=options.wait)
-                return name, _restore(line, goal, name, options, run, screen)
+                return name, _restore_switch(line, goal, name, options, run, screen)
         except FAULTS as fault:
             run.fail(switch.name, visible(str(fault)))
             raise CommandError(f"{switch.name}: {visible(str(fault))}") from None
 
 
-def _restore(
+def _restore_switch(
     line: SessionConnection, goal: BackupTarget, name: str, options: RestoreOptions, run: RecordedRun, screen: Screen
 ) -> RestoreResult:
     """Read, show, ask, carry out."""

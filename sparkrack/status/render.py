@@ -163,7 +163,7 @@ def _lock_text(status: Status) -> str:
 def _drift_text(status: Status) -> str:
     drift = status.drift
     if drift is None:
-        return UNKNOWN if _unknown(status, About.LAST_DRIFT) else "no run yet"
+        return UNKNOWN if _is_unknown(status, About.LAST_DRIFT) else "no run yet"
     counts = [f"{drift.counts[kind]} {kind}" for kind in DRIFT if drift.counts.get(kind)]
     result = ", ".join(counts) or "in sync"
     if drift.unknown_hosts:
@@ -177,7 +177,7 @@ def _drift_text(status: Status) -> str:
 def _run_text(status: Status) -> str:
     run = status.run
     if run is None:
-        return UNKNOWN if _unknown(status, About.LAST_RUN) else "none"
+        return UNKNOWN if _is_unknown(status, About.LAST_RUN) else "none"
     holder = status.lock.holder
     in_progress = holder is not None and holder.id == run.run and not holder.expired
     result = run.result or ("in progress" if in_progress else "was interrupted")
@@ -187,12 +187,12 @@ def _run_text(status: Status) -> str:
 def _drill_text(status: Status) -> str:
     drill = status.drill
     if drill is None:
-        return UNKNOWN if _unknown(status, About.LAST_DRILL) else "none yet"
+        return UNKNOWN if _is_unknown(status, About.LAST_DRILL) else "none yet"
     result = "passed" if drill.passed else "failed"
     return printable_line(f"{drill.level} of {drill.node}, {_age_text(status.made, drill.made)}: {result}")
 
 
-def _unknown(status: Status, about: About) -> bool:
+def _is_unknown(status: Status, about: About) -> bool:
     return any(finding.about == about for finding in status.unknown)
 
 

@@ -109,7 +109,7 @@ def list_runs(rack: str, state: Path) -> RunList:
     unreadable: list[UnreadableRun] = []
     for path in journal_paths(state):
         try:
-            runs.append(_summary(path))
+            runs.append(_read_summary(path))
         except StatusHistoryError as fault:
             why = str(fault).removeprefix(printable_line(f"{path}: "))
             unreadable.append(UnreadableRun(file=str(path), reason=why))
@@ -123,7 +123,7 @@ def run_detail(rack: str, state: Path, run: str) -> RunDetail:
         newest = f"the newest is {next(iter(paths))}" if paths else "none is kept"
         raise StatusHistoryError(printable_line(f"{truncate(run)}: no run of {rack} has this ID; {newest}"))
     path = paths[run]
-    summary, (first, *rest) = _summary(path), _journal_lines(path)
+    summary, (first, *rest) = _read_summary(path), _journal_lines(path)
     if not isinstance(first, RunStarted):
         raise broken(path, ValueError(), "line 1 is not run_started")
     end = next((line for line in rest if isinstance(line, RunFinished)), None)
@@ -150,7 +150,7 @@ def read_log(run: RunDetail) -> str:
         raise broken(Path(run.log), fault) from None
 
 
-def _summary(path: Path) -> RunSummary:
+def _read_summary(path: Path) -> RunSummary:
     """Raises StatusHistoryError."""
     unfinished = _unfinished(path)  # before the file is read: a run that ends between the two has its end in the file
     last = read_run(path)

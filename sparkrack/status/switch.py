@@ -47,7 +47,7 @@ class _SwitchFindings:
 def switch(rack: Rack, name: str, answers: SwitchAnswers) -> SwitchStatus:
     """Evaluate the answers of a switch."""
     found = _SwitchFindings()
-    sensors = dict(_sensors(answers.health or ()))
+    sensors = dict(_sensor_values(answers.health or ()))
     heat = [float(value) for sensor, value in sensors.items() if "temperature" in sensor and _is_number(value)]
     running = tuple(_armed_timers(answers, found))
     known = tuple(_advisories(rack, name, answers, found))
@@ -162,7 +162,7 @@ def _advisories(rack: Rack, name: str, answers: SwitchAnswers, found: _SwitchFin
         found.wrong.append(StatusFinding(about=About.DEVICE_MODE, text=COMPROMISED))
 
 
-def _sensors(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+def _sensor_values(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for row in rows:
         if "name" in row and "value" in row:
             yield truncate(row["name"]), row["value"]

@@ -104,16 +104,16 @@ def rack_without_secrets(text: str) -> str:
     file = io.StringIO()
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
-    yaml.dump(_without(yaml.load(text)), file)
+    yaml.dump(_without_secrets(yaml.load(text)), file)
     return file.getvalue()
 
 
-def _without(value: Any) -> Any:
+def _without_secrets(value: Any) -> Any:
     if isinstance(value, dict):
         if len(value) == 1 and next(iter(value)) in SecretRef.model_fields:
             return MASK
-        return {key: _without(one) for key, one in value.items()}
-    return [_without(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_secrets(one) for key, one in value.items()}
+    return [_without_secrets(one) for one in value] if isinstance(value, list) else value
 
 
 def newest(paths: Iterable[Path], most: int) -> list[Path]:

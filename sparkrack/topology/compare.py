@@ -55,7 +55,7 @@ def _compare_port(
     findings: dict[_Finding, list[str]] = {}
     for half in port.halves:
         end, address = reported.ends[half], addresses[half]
-        for finding in (*_link_findings(cable, end), *_network(rack, end, address, reported)):
+        for finding in (*_link_findings(cable, end), *_network_findings(rack, end, address, reported)):
             findings.setdefault(finding, []).append(half.interface)
         own, holder = reported.devices.get(half.interface), reported.devices.get(address.device)
         yield SeenHalf(
@@ -82,7 +82,7 @@ def _link_findings(cable: Cable, end: LinkEnd) -> Iterator[_Finding]:
         yield True, f"is at {rate:g}G, wanted {cable.gbps}G"
 
 
-def _network(rack: Rack, end: LinkEnd, address: Address, reported: NodeObservation) -> Iterator[_Finding]:
+def _network_findings(rack: Rack, end: LinkEnd, address: Address, reported: NodeObservation) -> Iterator[_Finding]:
     if not end.mac:
         return
     own, holder = end.half.interface, address.device

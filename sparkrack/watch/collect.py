@@ -74,14 +74,14 @@ def collect(
         return asked(part, lambda: api.query(query))
 
     made = datetime.now(UTC).replace(microsecond=0)
-    of_nodes = {key: _values(ask, f"nodes: {key}", query, "node") for key, query in NODE_QUERIES.items()}
+    of_nodes = {key: _ask_values(ask, f"nodes: {key}", query, "node") for key, query in NODE_QUERIES.items()}
     units = list(scrape.watched_units(rack))
     of_units = (
-        {key: _values(ask, f"units: {key}", query, "unit") for key, query in UNIT_QUERIES.items()} if units else {}
+        {key: _ask_values(ask, f"units: {key}", query, "unit") for key, query in UNIT_QUERIES.items()} if units else {}
     )
     switches = collect_switches(rack, [name for name in names if name in rack.switches], ask, of_nodes["up"])
-    found = map(_alert, asked("alerts", api.alerts))
-    alerts = tuple(sorted((one for one in found if one.name != rules.HEARTBEAT), key=_rank))
+    found = map(_parse_alert, asked("alerts", api.alerts))
+    alerts = tuple(sorted((one for one in found if one.name != rules.HEARTBEAT), key=_alert_order))
     silences = [
         one
         for one in (asked("silences", alertmanager.silences) if alertmanager else ())
@@ -91,48 +91,48 @@ def collect(
         rack=rack.rack,
         made=made,
         server=api.url,
-        nodes=tuple(_node(rack, name, of_nodes) for name in names if name in rack.nodes),
+        nodes=tuple(_watched_node(rack, name, of_nodes) for name in names if name in rack.nodes),
         units=tuple(
             WatchedUnit(
                 name=unit.name,
                 node=unit.ranks(rack.nodes)[0],
-                up=_flag(of_units["up"].get(unit.name)),
+                up=_as_flag(of_units["up"].get(unit.name)),
                 **{key: of_units[key].get(unit.name) for key in ("running", "waiting", "cache")},
             )
             for unit in units
         ),
         switches=switches,
         alerts=alerts,
-        silences=tuple(map(_silence, silences)) if alertmanager else None,
+        silences=tuple(map(_parse_silence, silences)) if alertmanager else None,
         unread=tuple(unread),
     )
 
 
-def _values(ask: Ask, part: str, query: str, label: str) -> dict[str, float]:
+def _ask_values(ask: Ask, part: str, query: str, label: str) -> dict[str, float]:
     return {sample.labels[label]: sample.value for sample in ask(part, query) if label in sample.labels}
 
 
-def _node(rack: Rack, name: str, found: Mapping[str, Mapping[str, float]]) -> WatchedNode:
+def _watched_node(rack: Rack, name: str, found: Mapping[str, Mapping[str, float]]) -> WatchedNode:
     values: dict[str, Any] = {key: found[key].get(name) for key in NODE_QUERIES if key not in ("up", "links_up")}
     up, links = found["links_up"].get(name), sum(len(port.halves) for port in rack.cabling.ports_of(name))
     return WatchedNode(
         name=name,
-        up=_flag(found["up"].get(name)),
+        up=_as_flag(found["up"].get(name)),
         links_up=None if up is None else int(up),
         links=links,
         **values,
     )
 
 
-def _flag(value: float | None) -> bool | None:
+def _as_flag(value: float | None) -> bool | None:
     return None if value is None else value == 1
 
 
-def _alert(one: Mapping[str, Any]) -> ActiveAlert:
+def _parse_alert(one: Mapping[str, Any]) -> ActiveAlert:
     labels, annotations = (
         {str(k): str(v) for k, v in dict(one.get(key) or {}).items()} for key in ("labels", "annotations")
     )
-    since = _moment(one.get("activeAt"))
+    since = _parse_moment(one.get("activeAt"))
     return ActiveAlert(
         name=labels.get("alertname", "?"),
         severity=labels.get("severity", "?"),
@@ -144,13 +144,13 @@ def _alert(one: Mapping[str, Any]) -> ActiveAlert:
     )
 
 
-def _silence(one: Mapping[str, Any]) -> ActiveSilence:
+def _parse_silence(one: Mapping[str, Any]) -> ActiveSilence:
     by, comment = str(one.get("createdBy")), str(one.get("comment"))
     matchers = one.get("matchers")
     return ActiveSilence(
         by=by,
-        until=_moment(one.get("endsAt")),
-        matchers=", ".join(_matcher(match) for match in matchers if isinstance(match, dict))
+        until=_parse_moment(one.get("endsAt")),
+        matchers=", ".join(_matcher_text(match) for match in matchers if isinstance(match, dict))
         if isinstance(matchers, list)
         else "",
         comment=comment,
@@ -158,18 +158,18 @@ def _silence(one: Mapping[str, Any]) -> ActiveSilence:
     )
 
 
-def _matcher(one: Mapping[str, Any]) -> str:
+def _matcher_text(one: Mapping[str, Any]) -> str:
     equal, regex = one.get("isEqual", True), one.get("isRegex")
     sign = ("=~" if equal else "!~") if regex else "=" if equal else "!="
     return f'{one.get("name")}{sign}"{one.get("value")}"'
 
 
-def _moment(text: object) -> datetime | None:
+def _parse_moment(text: object) -> datetime | None:
     with suppress(ValueError):
         return datetime.fromisoformat(str(text)[:19]).replace(tzinfo=UTC)
     return None
 
 
-def _rank(alert: ActiveAlert) -> tuple[bool, bool, int, str, str]:
+def _alert_order(alert: ActiveAlert) -> tuple[bool, bool, int, str, str]:
     order = _ORDER.index(alert.severity) if alert.severity in _ORDER else len(_ORDER)
     return (alert.severity not in JUDGED, alert.state != "firing", order, alert.name, alert.node)

@@ -40,13 +40,13 @@ def files(url: str) -> dict[str, str]:
     }
     # JSON is YAML as well.
     made = {
-        "provisioning/datasources/sparkrack.yaml": _text(sources),
-        "provisioning/dashboards/sparkrack.yaml": _text(providers),
+        "provisioning/datasources/sparkrack.yaml": _document_text(sources),
+        "provisioning/dashboards/sparkrack.yaml": _document_text(providers),
     }
     return made | {
         f"dashboards/{name}.json": resources.file_text("sparkrack.watch", file) for name, file in FILES.items()
     }
 
 
-def _text(document: Mapping[str, Any]) -> str:
+def _document_text(document: Mapping[str, Any]) -> str:
     return json.dumps(document, indent=1) + "\n"

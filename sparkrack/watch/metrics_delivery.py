@@ -31,19 +31,19 @@ def deliver_drift(rack: Rack, made: Drift, warn: Warn) -> None:
         warn(_not_delivered(f"{node.name}: {unreached}"))
         return
     drift = MetricsFile(DRIFT_FILE, drift_metrics(made, delivery.ran_on()), made.made)
-    _deliver(rack, [drift, *map(_drill_file, _drills(rack.rack, warn))], warn)
+    _deliver_files(rack, [drift, *map(_drill_file, _kept_drills(rack.rack, warn))], warn)
 
 
 def deliver_drills(rack: Rack, drills: Sequence[DrillResult], warn: Warn) -> None:
     """Deliver drills, each in a file of its own: that of another operator may be the newest of another node."""
-    _deliver(rack, [_drill_file(one) for one in drills], warn)
+    _deliver_files(rack, [_drill_file(one) for one in drills], warn)
 
 
 def local_metrics(rack: Rack, made: Drift, warn: Warn) -> str:
     """Return the metrics for a file of this machine; with the drills where these are not delivered."""
     text = drift_metrics(made, delivery.ran_on())
     # An exporter must not have one series twice.
-    return text if delivery.receiver(rack) else text + drill_metrics(_drills(rack.rack, warn), delivery.ran_on())
+    return text if delivery.receiver(rack) else text + drill_metrics(_kept_drills(rack.rack, warn), delivery.ran_on())
 
 
 def _drill_file(drill: DrillResult) -> MetricsFile:
@@ -51,7 +51,7 @@ def _drill_file(drill: DrillResult) -> MetricsFile:
     return MetricsFile(name, drill_metrics([drill], delivery.ran_on()), drill.made)
 
 
-def _deliver(rack: Rack, files: Sequence[MetricsFile], warn: Warn) -> None:
+def _deliver_files(rack: Rack, files: Sequence[MetricsFile], warn: Warn) -> None:
     try:
         delivery.deliver(rack, files)
     except ScriptError as fault:
@@ -62,7 +62,7 @@ def _not_delivered(why: str) -> str:
     return f"warning: the metrics were not delivered to the server of the watch: {why}"
 
 
-def _drills(rack: str, warn: Warn) -> Sequence[DrillResult]:
+def _kept_drills(rack: str, warn: Warn) -> Sequence[DrillResult]:
     """Return the kept drills. Those that cannot be read are reported, and leave no metric."""
     try:
         return latest_drills(state_folder(rack))

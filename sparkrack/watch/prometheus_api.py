@@ -107,7 +107,7 @@ class _HttpApi:
         if socket_of is not None:
             self._session.mount("http://", _SocketAdapter(socket_of))
 
-    def _answer(self, program: str, path: str, parameters: Mapping[str, str]) -> Any:
+    def _read_answer(self, program: str, path: str, parameters: Mapping[str, str]) -> Any:
         """Return what a path answers. Raises SilentError."""
         try:
             answer = self._session.get(f"{self.url}{path}", params=parameters, timeout=SECONDS, allow_redirects=False)
@@ -115,7 +115,7 @@ class _HttpApi:
         except requests.exceptions.JSONDecodeError:
             raise SilentError(f"{self.url}: the answer is not that of {program}") from None
         except requests.exceptions.RequestException as fault:
-            raise SilentError(f"{self.url}: {_reason(fault)}") from None
+            raise SilentError(f"{self.url}: {_fault_reason(fault)}") from None
         except UnreachableError as fault:
             raise SilentError(f"{self.url}: {fault.why}") from None
 
@@ -125,7 +125,7 @@ class AlertmanagerApi(_HttpApi):
 
     def silences(self) -> list[dict[str, Any]]:
         """Return the silences as the API has them, also those that have ended. Raises PrometheusError."""
-        found = self._answer("Alertmanager", "/api/v2/silences", {})
+        found = self._read_answer("Alertmanager", "/api/v2/silences", {})
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise PrometheusError(f"{self.url}: silences: unexpected answer")
         return found
@@ -137,31 +137,31 @@ class PrometheusApi(_HttpApi):
     def query(self, expression: str) -> list[Sample]:
         """Return the present value of each series of an expression; one that is not a number is left out."""
         found = [
-            Sample(_labels(one), _number(value[1]))
-            for one in self._vector("query", query=expression, timeout=f"{QUERY_SECONDS}s")
+            Sample(_series_labels(one), _parse_number(value[1]))
+            for one in self._read_vector("query", query=expression, timeout=f"{QUERY_SECONDS}s")
             if isinstance(value := one.get("value"), list) and len(value) == 2
         ]
         return [sample for sample in found if math.isfinite(sample.value)]
 
     def query_range(self, expression: str, start: float, end: float, step: float) -> list[Range]:
         """Return the values of each series of an expression over a time, in seconds."""
-        found = self._vector("query_range", query=expression, start=f"{start}", end=f"{end}", step=f"{step}")
+        found = self._read_vector("query_range", query=expression, start=f"{start}", end=f"{end}", step=f"{step}")
         return [
-            Range(_labels(one), tuple((float(at), _number(text)) for at, text in one.get("values", ())))
+            Range(_series_labels(one), tuple((float(at), _parse_number(text)) for at, text in one.get("values", ())))
             for one in found
         ]
 
     def alerts(self) -> list[dict[str, Any]]:
         """Return the active alerts as the API has them."""
-        return self._list("alerts", "alerts")
+        return self._read_list("alerts", "alerts")
 
     def time(self) -> float:
         """Return the time of the server, in seconds since 1970."""
-        found = self._data("query", query="time()")
+        found = self._read_data("query", query="time()")
         result = found.get("result") if isinstance(found, dict) else None
         if not isinstance(result, list) or len(result) != 2:
             raise PrometheusError(f"{self.url}: time: unexpected answer")
-        return _number(result[1])
+        return _parse_number(result[1])
 
     def targets(self) -> list[ScrapeTarget]:
         """Return the active targets."""
@@ -170,26 +170,28 @@ class PrometheusApi(_HttpApi):
                 {str(key): str(value) for key, value in dict(one.get("labels") or {}).items()},
                 str(one.get("health")),
                 str(one.get("lastError") or ""),
-                _seconds(one.get("lastScrape")),
+                _parse_seconds(one.get("lastScrape")),
             )
-            for one in self._list("targets", "activeTargets", state="active")
+            for one in self._read_list("targets", "activeTargets", state="active")
         ]
 
     def rules_evaluated(self) -> float:
         """Return since when all rules are evaluated: the oldest of the last evaluations of the groups, in seconds since
         1970; before 1970 when one was never evaluated or there is none.
         """
-        return min((_seconds(one.get("lastEvaluation")) for one in self._list("rules", "groups")), default=-math.inf)
+        return min(
+            (_parse_seconds(one.get("lastEvaluation")) for one in self._read_list("rules", "groups")), default=-math.inf
+        )
 
-    def _list(self, path: str, key: str, **parameters: str) -> list[dict[str, Any]]:
-        found = self._data(path, **parameters)
+    def _read_list(self, path: str, key: str, **parameters: str) -> list[dict[str, Any]]:
+        found = self._read_data(path, **parameters)
         rows = found.get(key) if isinstance(found, dict) else None
         if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
             raise PrometheusError(f"{self.url}: {path}: unexpected answer")
         return rows
 
-    def _vector(self, path: str, **parameters: str) -> list[dict[str, Any]]:
-        found = self._data(path, **parameters)
+    def _read_vector(self, path: str, **parameters: str) -> list[dict[str, Any]]:
+        found = self._read_data(path, **parameters)
         result = found.get("result") if isinstance(found, dict) else None
         if not isinstance(result, list) or not all(
             isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in result
@@ -197,19 +199,19 @@ class PrometheusApi(_HttpApi):
             raise PrometheusError(f"{self.url}: {path}: unexpected answer")
         return result
 
-    def _data(self, path: str, **parameters: str) -> Any:
-        body = self._answer("Prometheus", f"/api/v1/{path}", parameters)
+    def _read_data(self, path: str, **parameters: str) -> Any:
+        body = self._read_answer("Prometheus", f"/api/v1/{path}", parameters)
         if not isinstance(body, dict) or body.get("status") != "success":
             why = body.get("error") if isinstance(body, dict) else None
             raise PrometheusError(f"{self.url}: {path}: {why or 'unexpected answer'}")
         return body.get("data")
 
 
-def _labels(one: Mapping[str, Any]) -> dict[str, str]:
+def _series_labels(one: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in one["metric"].items()}
 
 
-def _seconds(text: object) -> float:
+def _parse_seconds(text: object) -> float:
     """Return a time of Prometheus in seconds since 1970; that of no text, or of none yet, is before 1970."""
     try:
         return datetime.fromisoformat(str(text)).timestamp()
@@ -217,14 +219,14 @@ def _seconds(text: object) -> float:
         return -math.inf
 
 
-def _number(text: object) -> float:
+def _parse_number(text: object) -> float:
     try:
         return float(str(text))
     except ValueError:
         return math.nan
 
 
-def _reason(fault: requests.exceptions.RequestException) -> str:
+def _fault_reason(fault: requests.exceptions.RequestException) -> str:
     if isinstance(fault, requests.exceptions.Timeout):
         return f"no answer within {SECONDS} s"
     if "Connection refused" in str(fault):

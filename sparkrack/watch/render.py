@@ -40,7 +40,7 @@ def show(report: WatchReport, console: Console, *, quiet: bool = False) -> None:
         print_sentence(console, line)
     if details and not quiet:
         console.print()
-    for line in (*_alerts(report, quiet), Text(total(report), style="bold")):
+    for line in (*_alert_lines(report, quiet), Text(total(report), style="bold")):
         print_sentence(console, line)
 
 
@@ -65,7 +65,7 @@ class WatchScreen:
         if details := [line for some in lines for line in some]:
             parts += [*details, Text()]
         last = Text(total(self.report), style="bold")
-        alerts = _alerts(self.report, quiet=False)
+        alerts = _alert_lines(self.report, quiet=False)
         free = console.height - len(console.render_lines(Group(*parts, last), options))
         yield from parts
         if len(console.render_lines(Group(*alerts), options)) > free:
@@ -80,19 +80,19 @@ class WatchScreen:
 
 def tables(report: WatchReport) -> list[Table]:
     """The tables of nodes, units and switches."""
-    nodes = _table("node", *NODE_COLUMNS)
+    nodes = _new_table("node", *NODE_COLUMNS)
     for one in report.nodes:
         nodes.add_row(one.name, *node_cells(one, report))
-    units = _table("unit", *UNIT_COLUMNS)
+    units = _new_table("unit", *UNIT_COLUMNS)
     for unit in report.units:
         units.add_row(unit.name, *unit_cells(unit))
-    switches = _table("switch", *SWITCH_COLUMNS)
+    switches = _new_table("switch", *SWITCH_COLUMNS)
     for switch in report.switches:
         switches.add_row(switch.name, *switch_cells(switch))
     return [table for table in (nodes, units, switches) if table.rows]
 
 
-def _table(*columns: str) -> Table:
+def _new_table(*columns: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in columns:
         table.add_column(name, no_wrap=True)
@@ -103,7 +103,13 @@ def unit_cells(one: WatchedUnit) -> tuple[str, ...]:
     """The row of a unit behind its name."""
     state = UNKNOWN if one.up is None else "up" if one.up else "down"
     lost = UNKNOWN if one.up else ABSENT
-    return (one.node, state, _number(one.running, lost), _number(one.waiting, lost), _share(one.cache, lost))
+    return (
+        one.node,
+        state,
+        _number_text(one.running, lost),
+        _number_text(one.waiting, lost),
+        _share_text(one.cache, lost),
+    )
 
 
 def node_cells(one: WatchedNode, report: WatchReport) -> tuple[str, ...]:
@@ -117,7 +123,9 @@ def node_cells(one: WatchedNode, report: WatchReport) -> tuple[str, ...]:
     names = ("gpu_clock", "gpu_power", "gpu_margin", "gpu_utilization", "memory_stalled")
     shown = [
         kind(value, UNKNOWN if report.lacks(f"nodes: {name}") else ABSENT)
-        for name, value, kind in zip(names, values, (_number, _number, _number, _share, _share), strict=True)
+        for name, value, kind in zip(
+            names, values, (_number_text, _number_text, _number_text, _share_text, _share_text), strict=True
+        )
     ]
     links = UNKNOWN if one.links_up is None else str(one.links_up)
     return (
@@ -133,17 +141,17 @@ def switch_cells(one: WatchedSwitch) -> tuple[str, ...]:
     without = UNKNOWN if one.declared else ABSENT
     linked = [leg.up for leg in one.legs]
     return (
-        _number(one.temperature, without),
-        _part(one.fans_turning, one.fans, without),
-        _part(one.psus_ok, one.psus_expected, without),
-        _part(None if None in linked else sum(map(bool, linked)), len(linked), without),
-        _number(one.pauses, without),
-        _number(one.drops, without),
+        _number_text(one.temperature, without),
+        _part_of_whole(one.fans_turning, one.fans, without),
+        _part_of_whole(one.psus_ok, one.psus_expected, without),
+        _part_of_whole(None if None in linked else sum(map(bool, linked)), len(linked), without),
+        _number_text(one.pauses, without),
+        _number_text(one.drops, without),
         without if one.age is None else f"{one.age:.0f} s ago",
     )
 
 
-def _part(count: int | None, all_of_them: int | None, without: str) -> str:
+def _part_of_whole(count: int | None, all_of_them: int | None, without: str) -> str:
     """What is in order of what there is."""
     first, second = (without if one is None else str(one) for one in (count, all_of_them))
     return without if first == second == without else f"{first}/{second}"
@@ -173,7 +181,7 @@ def switch_lines(report: WatchReport, *, quiet: bool) -> Iterator[Text]:
             continue
         if down := [f"{leg.leg} to {leg.to}" for leg in one.legs if leg.up is False]:
             yield Text(printable_line(f"{one.name}: no link: {', '.join(down)}"), style="bold red")
-        kinds = Counter(_kind(leg.gbps, leg.fec) for leg in one.legs if leg.up)
+        kinds = Counter(_link_kind(leg.gbps, leg.fec) for leg in one.legs if leg.up)
         if kinds:
             linked = ", ".join(f"{count} at {kind}" for kind, count in sorted(kinds.items()))
             yield Text(printable_line(f"{one.name}: legs with a link: {linked}"))
@@ -182,37 +190,37 @@ def switch_lines(report: WatchReport, *, quiet: bool) -> Iterator[Text]:
 def silence_lines(report: WatchReport, *, quiet: bool) -> Iterator[Text]:
     """Yield what keeps alerts from their receivers, first what no run made; nothing else, if `quiet`."""
     for one in report.foreign_silences:
-        yield Text(f"not of a run: {_silence(one)}", style="bold red")
+        yield Text(f"not of a run: {_silence_line(one)}", style="bold red")
     if not quiet:
-        yield from (Text(_silence(one), style="dim") for one in report.silences or () if one.of_run)
+        yield from (Text(_silence_line(one), style="dim") for one in report.silences or () if one.of_run)
 
 
-def _silence(one: ActiveSilence) -> str:
+def _silence_line(one: ActiveSilence) -> str:
     until = f"{one.until:%Y-%m-%d %H:%M} UTC" if one.until else UNKNOWN
     return printable_line(f"alerts with {one.matchers} are silenced until {until} by {one.by}: {one.comment}")
 
 
-def _kind(gbps: float | None, fec: str | None) -> str:
+def _link_kind(gbps: float | None, fec: str | None) -> str:
     return f"{UNKNOWN if gbps is None else f'{gbps:g}'}G with FEC {fec or UNKNOWN}"
 
 
-def _number(value: float | None, without: str) -> str:
+def _number_text(value: float | None, without: str) -> str:
     return without if value is None else f"{value:.0f}"
 
 
-def _share(value: float | None, without: str) -> str:
+def _share_text(value: float | None, without: str) -> str:
     return without if value is None else f"{value * 100:.0f}%"
 
 
-def _alerts(report: WatchReport, quiet: bool) -> list[Text]:
+def _alert_lines(report: WatchReport, quiet: bool) -> list[Text]:
     return [
-        Text(_line(one), style=_STYLES.get(one.severity, "") if one.state == "firing" else "dim")
+        Text(_alert_line(one), style=_STYLES.get(one.severity, "") if one.state == "firing" else "dim")
         for one in report.alerts
         if one.state == "firing" or not quiet
     ]
 
 
-def _line(one: ActiveAlert) -> str:
+def _alert_line(one: ActiveAlert) -> str:
     since = f" since {one.since:%H:%M:%S} UTC" if one.since else ""
     soon = "" if one.state == "firing" else " (pending)"
     return printable_line(f"{one.severity} {one.name}{soon}{since}: {one.summary}; {one.runbook}")

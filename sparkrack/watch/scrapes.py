@@ -90,7 +90,7 @@ def wait_for_scrapes(
     while True:
         try:
             start = api.time() if start is None else start
-            missing = list(_missing(api, awaited, start))
+            missing = list(_missing_scrapes(api, awaited, start))
             final = not awaited.restarted and all(reason == _NO_TARGET for _, reason in missing)
         except PrometheusError as fault:
             missing = [("Prometheus", str(fault))]
@@ -105,18 +105,18 @@ def wait_for_scrapes(
 _NO_TARGET = "is not a target of Prometheus"
 
 
-def _missing(api: PrometheusApi, awaited: AwaitedScrapes, start: float) -> Iterator[tuple[str, str]]:
+def _missing_scrapes(api: PrometheusApi, awaited: AwaitedScrapes, start: float) -> Iterator[tuple[str, str]]:
     """Yield what was not scraped or evaluated since `start`, by the clock of the server, and why."""
     found = {(one.labels.get("job", ""), one.labels.get("node", "")): one for one in api.targets()}
     for (job, node), must_be_up in awaited.targets.items():
-        reason = _reason(found.get((job, node)), start, must_be_up=must_be_up)
+        reason = _missing_reason(found.get((job, node)), start, must_be_up=must_be_up)
         if reason:
             yield node or job, reason
     if awaited.restarted and api.rules_evaluated() <= start:
         yield "alerts", "are not evaluated"
 
 
-def _reason(target: ScrapeTarget | None, start: float, *, must_be_up: bool) -> str:
+def _missing_reason(target: ScrapeTarget | None, start: float, *, must_be_up: bool) -> str:
     """Return why a target counts as not scraped; empty for one that was."""
     if target is None:
         return _NO_TARGET

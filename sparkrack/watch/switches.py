@@ -46,29 +46,33 @@ def collect_switches(
 ) -> tuple[WatchedSwitch, ...]:
     """Return the last readings of these switches. Raises what `ask` does."""
     if not set(names) & switch_reader.switches(rack).keys():
-        return tuple(_unread(rack, name, _not_declared(rack, name), declared=False) for name in names)
+        return tuple(_unread_switch(rack, name, _not_declared(rack, name), declared=False) for name in names)
     found = {key: ask(f"switches: {key}", query) for key, query in (*SWITCH_QUERIES.items(), *STATE_QUERIES.items())}
     legs = {key: ask(f"legs: {key}", query) for key, query in LEG_QUERIES.items()}
-    return tuple(_switch(rack, name, found, legs, nodes_up) for name in names)
+    return tuple(_watched_switch(rack, name, found, legs, nodes_up) for name in names)
 
 
-def _switch(rack: Rack, name: str, found: Samples, legs: Samples, nodes_up: Mapping[str, float]) -> WatchedSwitch:
+def _watched_switch(
+    rack: Rack, name: str, found: Samples, legs: Samples, nodes_up: Mapping[str, float]
+) -> WatchedSwitch:
     if why := _not_declared(rack, name):
-        return _unread(rack, name, why, declared=False)
-    values = {key: _of(name, found[key]) for key in SWITCH_QUERIES}
+        return _unread_switch(rack, name, why, declared=False)
+    values = {key: _switch_value(name, found[key]) for key in SWITCH_QUERIES}
     age, up = values.pop("age"), values.pop("up")
     server = desired.server(rack)
     assert server is not None  # noqa: S101 - for mypy: without a server in the rack no switch is read
     if age is None or up is None:
         answers = nodes_up.get(server.name)
         why = f"the exporter of {server.name}, which reads it, is silent" if answers == 0 else "there is no reading"
-        return _unread(rack, name, f"{why}; see {switch_reader.TIMER} of {server.name}" if answers else why)
+        return _unread_switch(rack, name, f"{why}; see {switch_reader.TIMER} of {server.name}" if answers else why)
     if age > switch_reader.STALE:
         why = f"the reading is {age / 60:.0f} min old; see {switch_reader.TIMER} of {server.name}"
-        return _unread(rack, name, why, age=age)
+        return _unread_switch(rack, name, why, age=age)
     if not up:
         problems = ", ".join(one.labels.get("problem", "") for one in found["problem"] if one.labels["switch"] == name)
-        return _unread(rack, name, f"it does not answer its reader: {problems or 'reason unknown'}", age=age, up=False)
+        return _unread_switch(
+            rack, name, f"it does not answer its reader: {problems or 'reason unknown'}", age=age, up=False
+        )
     counts = {key: None if (value := values.pop(key)) is None else int(value) for key in _COUNTED}
     return WatchedSwitch(
         name=name,
@@ -81,7 +85,7 @@ def _switch(rack: Rack, name: str, found: Samples, legs: Samples, nodes_up: Mapp
         pauses=values["pauses"],
         drops=values["drops"],
         **counts,
-        legs=tuple(_leg(leg, to, legs) for leg, to in _legs(rack, name)),
+        legs=tuple(_watched_leg(leg, to, legs) for leg, to in _cabled_legs(rack, name)),
     )
 
 
@@ -96,7 +100,7 @@ def _not_declared(rack: Rack, name: str) -> str:
     return f"not read: switches.{name} has no reader"
 
 
-def _unread(
+def _unread_switch(
     rack: Rack, name: str, reason: str, *, declared: bool = True, age: float | None = None, up: bool | None = None
 ) -> WatchedSwitch:
     """Return a switch without values."""
@@ -114,16 +118,16 @@ def _unread(
         psus_expected=None,
         pauses=None,
         drops=None,
-        legs=tuple(WatchedLeg(leg=leg, to=to, up=None, gbps=None, fec=None) for leg, to in _legs(rack, name)),
+        legs=tuple(WatchedLeg(leg=leg, to=to, up=None, gbps=None, fec=None) for leg, to in _cabled_legs(rack, name)),
     )
 
 
-def _legs(rack: Rack, name: str) -> list[tuple[str, str]]:
+def _cabled_legs(rack: Rack, name: str) -> list[tuple[str, str]]:
     """Return the cabled legs of a switch, each with the port at its other end, as their series name them."""
     return [(f"{name}/{leg.interface}", str(port)) for leg, port in rack.cabling.legs(name)]
 
 
-def _leg(leg: str, to: str, found: Samples) -> WatchedLeg:
+def _watched_leg(leg: str, to: str, found: Samples) -> WatchedLeg:
     up, rate = (next((one.value for one in found[key] if one.labels.get("leg") == leg), None) for key in ("up", "rate"))
     mode = next((one.labels.get("mode") for one in found["fec"] if one.labels.get("leg") == leg), None)
     return WatchedLeg(
@@ -131,5 +135,5 @@ def _leg(leg: str, to: str, found: Samples) -> WatchedLeg:
     )
 
 
-def _of(name: str, samples: Sequence[Sample]) -> float | None:
+def _switch_value(name: str, samples: Sequence[Sample]) -> float | None:
     return next((one.value for one in samples if one.labels.get("switch") == name), None)

@@ -73,7 +73,7 @@ def missing(switch: Switch, reading: SwitchReading, situation: Situation) -> Mis
             *diff(GROUP, [DesiredRow((OWNER_GROUP,), {"policy": OWNER_POLICY})], reading.rows(GROUP)),
             *diff(USER, [_user_row(switch)], reading.rows(USER)),
         ),
-        address=_address(switch, reading, situation),
+        address=_address_changes(switch, reading, situation),
         old=_old_address_changes(switch, reading, situation),
         logins=_login_changes(reading, situation.disable),
     )
@@ -94,7 +94,7 @@ def _user_row(switch: Switch) -> DesiredRow:
     return DesiredRow((switch.user,), {"group": OWNER_GROUP, "password": switch.password, "disabled": "no"})
 
 
-def _address(switch: Switch, reading: SwitchReading, situation: Situation) -> tuple[RowChange, ...]:
+def _address_changes(switch: Switch, reading: SwitchReading, situation: Situation) -> tuple[RowChange, ...]:
     wanted = str(switch.address)
     if situation.host == wanted:
         return ()  # it answers there, regardless of its table

@@ -44,7 +44,7 @@ def move(work: SwitchBootstrapContext, session: ServiceOffer) -> ServiceOffer:
         with work.in_safe_mode(session):
             work.write(session, work.needs(session).address)
             work.prove(session.host, work.switch.user, work.own)
-            far = _reached(work, right)
+            far = _reach_service(work, right)
         if far is None and not work.options.keep_address:
             raise CheckError(
                 f"{right} is set and does not answer from here; {session.host} stays. Run again from a machine of that "
@@ -62,7 +62,7 @@ def move(work: SwitchBootstrapContext, session: ServiceOffer) -> ServiceOffer:
     return session
 
 
-def _reached(work: SwitchBootstrapContext, host: str) -> ServiceOffer | None:
+def _reach_service(work: SwitchBootstrapContext, host: str) -> ServiceOffer | None:
     work.step(f"wait for an answer of {host}, at most {work.options.timeout:g} s")
     end = time.monotonic() + work.options.timeout
     while True:

@@ -40,18 +40,20 @@ def policy_parts(policy: Policy, legs: Mapping[str, int], seen: DeviceContext) -
     if policy == "leave":
         return
     if policy in ("ecn", "roce"):
-        yield ChangeGroup("traffic classes", tuple(_classes(seen, lossless=policy == "roce")), _effect_on_traffic)
+        yield ChangeGroup(
+            "traffic classes", tuple(_traffic_classes(seen, lossless=policy == "roce")), _effect_on_traffic
+        )
     if policy == "roce":
         yield ChangeGroup(
             "priority flow control announced to the nodes",
             # claim: lossless.dcbx
             (MenuDesired(DISCOVERY, (DesiredRow((), {"lldp-dcbx": "yes"}),)),),
         )
-    yield ChangeGroup("traffic classes of the legs", (_port_menus(policy, legs, seen),), _applies)
+    yield ChangeGroup("traffic classes of the legs", (_port_menus(policy, legs, seen),), _effect_text)
 
 
 # claim: switch.qos.ecn-only
-def _classes(seen: DeviceContext, *, lossless: bool) -> Iterator[MenuDesired]:
+def _traffic_classes(seen: DeviceContext, *, lossless: bool) -> Iterator[MenuDesired]:
     """The class of RDMA, which marks congestion, and that of notifications. lossless: RDMA has PFC, too, and all other
     traffic has the same share of the bandwidth."""
     roce, cnp = str(lossless_classes.ROCE_CLASS), str(lossless_classes.CNP_CLASS)
@@ -95,5 +97,5 @@ def _effect_on_traffic(changes: tuple[RowChange, ...]) -> str:
     return "halts traffic of all ports for a moment" if stops else "disturbs nothing"
 
 
-def _applies(changes: tuple[RowChange, ...]) -> str:
+def _effect_text(changes: tuple[RowChange, ...]) -> str:
     return f"changes how {len(changes)} port{'s' if len(changes) != 1 else ''} queue"

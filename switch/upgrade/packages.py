@@ -71,7 +71,7 @@ def read_folder(folder: Path, sums: Path | None = None) -> PackageFolder:
     found: list[PackageFile] = []
     for path in paths:
         try:
-            found.append(_package(path))
+            found.append(_read_package(path))
         except RefusedError as fault:
             reasons += fault.reasons
     reasons += _checksums(found, *_read_checksums(folder, sums))
@@ -93,7 +93,7 @@ def read_folder(folder: Path, sums: Path | None = None) -> PackageFolder:
     return PackageFolder({package.name: package for package in found}, version, number, found[0].architecture)
 
 
-def _package(path: Path) -> PackageFile:
+def _read_package(path: Path) -> PackageFile:
     shown = printable_line(str(path))
     named = _NAME.fullmatch(path.name)
     if not named:

@@ -168,7 +168,7 @@ class SwitchUpgrade:
         if plan.installs or (plan.firmware and self._open_backup(plan.unit.serial) is None):
             self._keep_backup()
         if plan.installs:
-            self._install(plan)
+            self._install_packages(plan)
         unit = self._read_same_unit(plan.unit)
         if unit.firmware[0] != unit.firmware[1]:
             self._upgrade_firmware(unit)
@@ -178,7 +178,7 @@ class SwitchUpgrade:
         """Compare the configuration with the backup of an upgrade that was interrupted before it could; None when there
         is no such backup."""
         kept = self._open_backup(plan.unit.serial)
-        return None if kept is None else self._compare(kept)
+        return None if kept is None else self._is_unchanged(kept)
 
     def _connection(self, *, timeout: float = ANSWER_SECONDS, connect: float | None = None) -> SessionConnection:
         line = SessionConnection(partial(self.login.open, timeout=timeout, connect=connect), self.say)
@@ -209,17 +209,17 @@ class SwitchUpgrade:
                 return None if (self.place / name / COMPARED).exists() else self.place / name
         return None
 
-    def _install(self, plan: UpgradePlan) -> None:
+    def _install_packages(self, plan: UpgradePlan) -> None:
         self._upload_packages(plan)
-        self._restart(REBOOT)
+        self._restart_switch(REBOOT)
         unit = self._read_same_unit(plan.unit)
         # MikroTik's manual installs uploaded packages by a restart; some reports of 7.18 and later by this command.
-        if _lacking(unit, plan) and any(package.file in unit.files for package in plan.installs):
+        if _lacking_packages(unit, plan) and any(package.file in unit.files for package in plan.installs):
             self.say("the restart did not install the packages, which are still there; asking RouterOS to install them")
             with suppress(SentenceError):
-                self._restart(APPLY_CHANGES)
+                self._restart_switch(APPLY_CHANGES)
                 unit = self._read_same_unit(plan.unit)
-        if lacking := _lacking(unit, plan):
+        if lacking := _lacking_packages(unit, plan):
             raise CheckError(
                 f"the switch restarted and runs RouterOS {unit.version}; it did not install {', '.join(lacking)}"
                 f"{self._newest_lines('install', 'upgrade', 'package')}"
@@ -227,7 +227,7 @@ class SwitchUpgrade:
         self.say(f"runs RouterOS {unit.version}")
 
     def _upload_packages(self, plan: UpgradePlan) -> None:
-        missing = [package for package in plan.installs if not self._present(package)]
+        missing = [package for package in plan.installs if not self._has_file(package)]
         if not missing:
             return
         files = {package.file: package.path for package in missing}
@@ -249,10 +249,10 @@ class SwitchUpgrade:
             ) from None
         finally:
             line.close()
-        if not self._present(package):
+        if not self._has_file(package):
             raise CheckError(f"{package.file} did not arrive whole on the switch; run again")
 
-    def _present(self, package: PackageFile) -> bool:
+    def _has_file(self, package: PackageFile) -> bool:
         """Return whether the switch has the file with the same contents; where it does not let them be read, with the
         same size."""
         rows = self._line.talk("/file/print", "=.proplist=name,size", f"?name={package.file}")
@@ -272,16 +272,16 @@ class SwitchUpgrade:
 
     def _upgrade_firmware(self, unit: SwitchUnit) -> None:
         current, offered = unit.firmware
-        before = self._written()
+        before = self._written_log_ids()
         self._line.talk("/system/routerboard/upgrade")
         self.say(f"firmware {current} -> {offered}")
         end = time.monotonic() + FIRMWARE_SECONDS
-        while not self._written() - before:
+        while not self._written_log_ids() - before:
             if time.monotonic() > end:
                 self.say(f"the log has no line that the firmware is written after {FIRMWARE_SECONDS:.0f} s; going on")
                 break
             time.sleep(POLL_SECONDS)
-        self._restart(REBOOT)
+        self._restart_switch(REBOOT)
         current, offered = self._read_same_unit(unit).firmware
         if current != offered:
             raise CheckError(
@@ -290,7 +290,7 @@ class SwitchUpgrade:
             )
         self.say(f"runs firmware {current}")
 
-    def _written(self) -> set[str]:
+    def _written_log_ids(self) -> set[str]:
         return {row.get(".id", "") for row in self._line.talk("/log/print") if _WRITTEN in row.get("message", "")}
 
     def _newest_lines(self, *words: str) -> str:
@@ -302,7 +302,7 @@ class SwitchUpgrade:
         lines = [row.get("message", "") for row in rows if any(word in row.get("message", "") for word in words)]
         return f"; its log: {'; '.join(lines[-3:])}" if lines else "; see /log/print on it"
 
-    def _restart(self, command: str) -> None:
+    def _restart_switch(self, command: str) -> None:
         """Restart the switch and wait until it is back, in a new session. Raises CheckError or SwitchError."""
         uptime, begin = self._read_unit().uptime, time.monotonic()
         self.say("restarts")
@@ -341,14 +341,14 @@ class SwitchUpgrade:
 
     def _compare_configuration(self, plan: UpgradePlan) -> bool:
         unit = self._read_same_unit(plan.unit)
-        if lacking := _lacking(unit, plan):
+        if lacking := _lacking_packages(unit, plan):
             raise CheckError(f"the switch does not have {', '.join(lacking)} of RouterOS {plan.version}; run again")
         kept = self._open_backup(unit.serial)
         if kept is None:
             raise CheckError(f"{self.place} has no backup from before the upgrade any more; nothing was compared")
-        return self._compare(kept)
+        return self._is_unchanged(kept)
 
-    def _compare(self, kept: Path) -> bool:
+    def _is_unchanged(self, kept: Path) -> bool:
         found = differences(backup.load(kept / "rows.json"), backup.reading(self._line))
         for line in found.added:
             self.say(f"new in this release: {line}")
@@ -367,7 +367,7 @@ class SwitchUpgrade:
         return not found.changed
 
 
-def _lacking(unit: SwitchUnit, plan: UpgradePlan) -> list[str]:
+def _lacking_packages(unit: SwitchUnit, plan: UpgradePlan) -> list[str]:
     return [package.name for package in plan.installs if unit.packages.get(package.name) != package.version]
 
 

@@ -476,8 +476,8 @@ def figures(**values: Sequence[Any]) -> tuple[Sample, ...]:
 def test_memory_is_under_pressure_when_nine_of_ten_samples_of_five_minutes_are(
     full: list[float | None], pressed: float | None
 ) -> None:
-    assert verdicts._pressed(figures(full=full)) == pressed
-    assert verdicts._pressed(()) is None
+    assert verdicts._mean_pressure(figures(full=full)) == pressed
+    assert verdicts._mean_pressure(()) is None
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def of_a_served_unit() -> dict[str, ManagedService]:
     kinds = (".json", ".secret", ".service", ".slice")
     found = {}
     for node, head in zip(made.nodes, (True, False), strict=True):
-        files = [*desired.files(made, node), *desired.private_files(made, node, None, LEASE)]
-        paths = [file.path for file in files if file.path.endswith(kinds) and not file.path.endswith(".gate.json")]
+        private = (file.managed for file in desired.private_files(made, node, None, LEASE))
+        paths = [file.path for file in (*desired.files(made, node), *private) if file.path.endswith(kinds)]
         found[f"serving-{'head' if head else 'rank'}"] = unit_service(made.unit.name, paths, head=head)
     return found
 

@@ -279,7 +279,7 @@ def test_the_switch_is_blamed_only_for_what_its_counters_show(
 
         return ended
 
-    monkeypatch.setattr(verify, "_measure", measure)
+    monkeypatch.setattr(verify, "_measure_flow", measure)
     first = runs_of(rack, "spark1")[:1]
     monkeypatch.setattr(bandwidth, "tests", lambda *_: first)
     properties: list[tuple[str, object]] = []
