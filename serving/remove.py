@@ -7,8 +7,8 @@ from pyinfra.api.deploy import deploy
 from core.model import Node, Rack
 from core.ops.removal import Traces, take_off
 from serving import ROLE, gateway, gateway_router, running_engines
-from serving.facts import STATE_FOLDER
 from serving.launch import CACHES, UNIT_FILES, UNIT_PROGRAMS
+from serving.services import STATE_FOLDER
 
 _UNITS = ("sparkrack-serve-*.service", gateway.SERVICE, gateway_router.SERVICE)
 

@@ -54,9 +54,11 @@ def offered_services(host: str, port: int) -> str | None:
 
 
 def answers(host: str, port: int) -> bool:
-    """Return whether anything takes a connection at a port."""
+    """Return whether a machine answers at a port; one that refuses the connection does."""
     try:
         socket.create_connection((host, port), SHOW_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
     except OSError:
         return False
     return True

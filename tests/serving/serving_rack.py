@@ -20,7 +20,7 @@ from typing import Any
 
 from lab import namespace
 from serving.container_paths import INSIDE_MODELS
-from serving.engines.llama_cpp import INSIDE_KEY
+from serving.engines.engine import INSIDE_KEY
 from serving.launch import RAY_VARIABLES, RankLaunch, launches
 from serving.options import served_units
 from serving.programs import programs

@@ -5,6 +5,7 @@ The wheel has the server as a library, so that the words of the command become i
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys

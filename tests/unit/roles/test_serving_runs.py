@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from core.util import resources
-from serving import apply, desired, facts
+from serving import desired, facts, services
 from serving.programs import FILES
 from tests.serving.serve_modules import serve_lifecycle
 from tests.tiers import sampled
@@ -512,11 +512,11 @@ def test_a_unit_that_is_no_longer_declared_and_runs_is_reported(installed: Servi
 
 def test_of_a_unit_that_goes_the_coordinator_and_the_agent_are_stopped_before_the_rank() -> None:
     units = [f"{desired.UNITS}/sparkrack-serve-one{part}.service" for part in ("", "-agent", "-coordinator")]
-    text = apply._removal([*units, "/etc/sparkrack/serve/one.json"])
+    text = services.remove_files([*units, "/etc/sparkrack/serve/one.json"])
     one = "sparkrack-serve-one"
     assert text.startswith(f"systemctl stop {one}-coordinator.service {one}-agent.service {one}.service; rm -f ")
     assert text.endswith("; systemctl daemon-reload")
-    assert apply._removal(["/etc/sparkrack/serve/one.json"]).startswith("rm -f /etc/sparkrack/serve/one.json")
+    assert services.remove_files(["/etc/sparkrack/serve/one.json"]).startswith("rm -f /etc/sparkrack/serve/one.json")
 
 
 def test_a_node_that_leaves_a_unit_loses_its_files(installed: ServingWorld) -> None:
