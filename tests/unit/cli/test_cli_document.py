@@ -12,7 +12,7 @@ from sparkrack.cli.main import VERBS
 from tests.generated import REPOSITORY, check
 
 DOCUMENT = "docs/cli.md"
-SHOWN = ("plan", "apply", "drift", "verify", "topology", "status", "runs", "check", "unlock", "rebuild", "seed")
+SHOWN = ("plan", "apply", "drift", "verify", "topology", "status", "runs", "check", "unlock", "up", "rebuild", "seed")
 """The verbs whose help is shown; the others have runbooks."""
 
 

@@ -30,6 +30,7 @@ TAKING: dict[tuple[str, ...], list[str]] = {
     ("bootstrap", "nodes"): NODE_PATTERNS,
     ("switch", "password"): SWITCHES,
     ("rebuild",): NODE_PATTERNS,
+    ("up", "--exclude"): PATTERNS,
     ("rebuild", "--exclude"): PATTERNS,
     ("rebuild", "--containers"): NODE_PATTERNS,
     ("rebuild", "--switch"): SWITCHES,
