@@ -68,7 +68,7 @@ TRACES = Traces(
     ROLE.key,
     own=(desired.DROPIN,),
     edited={desired.CONFIG: _without_settings},
-    links=("/etc/systemd/system/*.wants/docker.service",),
+    links=("/etc/systemd/system/*.wants/docker.service", "/etc/rc?.d/*docker"),
     refuse=_BUSY,
     after=(
         "systemctl daemon-reload; rm -f /run/sparkrack/docker.*; systemctl reset-failed docker.service || true; "
