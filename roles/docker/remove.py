@@ -68,7 +68,7 @@ TRACES = Traces(
     ROLE.key,
     own=(desired.DROPIN,),
     edited={desired.CONFIG: _without_settings},
-    links=("/etc/systemd/system/*.wants/docker.service",),
+    links=("/etc/systemd/system/*.wants/docker.service", "/etc/rc?.d/*docker"),
     refuse=_BUSY,
     after=(
         "systemctl daemon-reload; rm -f /run/sparkrack/docker.*; systemctl reset-failed docker.service || true; "
@@ -107,5 +107,5 @@ def leave_group(facts: tuple[str, str]) -> Changeset:
     members = {line.partition(" ")[0]: line.partition(" ")[2].split(",") for line in listing.splitlines()}
     if "recorded" not in members or user not in members.get("now", ()) or user in members.get("before", ()):
         return Changeset(in_sync_reason=f"{user} is as before")
-    command = sudo_script(f"gpasswd --quiet --delete {quote(user)} docker")
+    command = sudo_script(f"gpasswd --delete {quote(user)} docker > /dev/null")
     return Changeset(events=acted(Action.LEAVE_GROUP, user, detail="docker"), commands=(command,))

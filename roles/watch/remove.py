@@ -15,7 +15,8 @@ _OWN_UNITS = ("sparkrack-node-metrics.*", "sparkrack-switch-reader.*")
 TRACES = Traces(
     ROLE.key,
     own=(*_PATHS, *(f"/etc/systemd/system/*.wants/{unit}" for unit in _OWN_UNITS)),
-    links=tuple(f"/etc/systemd/system/*.wants/{unit}" for unit in _PACKAGED),
+    # `systemctl enable` renames the links of an init script, too.
+    links=(*(f"/etc/systemd/system/*.wants/{unit}" for unit in _PACKAGED), "/etc/rc?.d/*prometheus*"),
     units=_OWN_UNITS,
     folders=("/etc/sparkrack/watch",),
     packages=(*desired.PACKAGES, "promtool"),

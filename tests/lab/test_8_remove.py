@@ -28,7 +28,7 @@ RUNNING = "systemctl list-units --plain --no-legend --no-pager --state=active --
 RUNNING += "awk '{print $1}' | grep -v '^user' | sort"
 PACKAGES = "dpkg-query -W; apt-mark showhold; apt-mark showauto"
 OURS = "ls -d /etc/sparkrack /usr/local/lib/sparkrack /var/lib/sparkrack/* /var/backups/sparkrack 2> /dev/null || true"
-MACHINE_LOGS = {
+EXPLAINED = {
     "./group-": "the copy that gpasswd makes of the former file, a day old at most",
     "./gshadow-": "the same",
 }
@@ -44,7 +44,7 @@ def state(rack: VirtualRack) -> dict[str, dict[str, set[str]]]:
 def differences(before: set[str], after: set[str]) -> list[str]:
     """The lines that differ, without those that are explained."""
     changed = sorted([*(f"- {line}" for line in before - after), *(f"+ {line}" for line in after - before)])
-    return [line for line in changed if not any(re.search(rf"\s{re.escape(path)}\b", line) for path in MACHINE_LOGS)]
+    return [line for line in changed if not any(re.search(rf"\s{re.escape(path)}(\s|$)", line) for path in EXPLAINED)]
 
 
 @pytest.fixture(scope="module")
