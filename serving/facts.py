@@ -17,7 +17,8 @@ from core.util.managed_file import FileState
 from serving import desired, programs
 from serving import gateway_facts as gateway_facts
 from serving.launch import UNIT_FILES
-from serving.services import STATE_FOLDER, UNITS, show_services
+from serving.services import STATE_FOLDER as STATE_FOLDER
+from serving.services import UNITS, show_services
 
 FILES = "serving-files"
 LEASES = "serving-leases"

@@ -204,7 +204,7 @@ def _sentence(event: Event) -> str:
 
 
 def _row_text(event: Event) -> str:
-    """A row of the switch. Of one that is added only what it shall hold is shown."""
+    """A row of the switch. Of one that is added only what it is to hold is shown."""
     sign = _SIGNS.get(event.action) if event.action else None
     head = " ".join(part for part in (sign, event.menu, event.subject) if part)
     fields = ", ".join(

@@ -1,5 +1,5 @@
 """Collect the evidence about the end of a node's latest boot: from the node if it answers, from the node that receives
-its records, and from the switch. Each source may be missing, which is told. Nothing is changed.
+its records, and from the switch. Each source may be missing, which is reported. Nothing is changed.
 """
 
 from __future__ import annotations

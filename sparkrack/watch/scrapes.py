@@ -27,7 +27,7 @@ INTERVALS = 3
 class AwaitedScrapes:
     """What the Prometheus of the node `server` has to scrape. `targets`: by job and node, which is empty for a program
     of the server; whether a scrape has to succeed, as where the run has started the program. `restarted`: Prometheus
-    itself was started or has read its files again, so that it evaluates its rules anew.
+    itself was started or has read its files again, so that it evaluates its rules again.
     """
 
     server: str

@@ -119,7 +119,7 @@ def test_it_acts_while_a_session_holds_safe_mode(bench: Bench) -> None:
     newest = bench.rows("/system/history")[0]
     assert (newest["action"], newest["by"]) == ("system identity changed", "scheduler:job")
     bench.ask("/safe-mode/unroll")
-    assert identity(bench) == "MikroTik", "what was done under safe mode is taken back, whoever did it"
+    assert identity(bench) == "MikroTik", "what any session did under safe mode is taken back"
 
 
 def test_waits_of_a_job_hold_nothing_up(bench: Bench) -> None:

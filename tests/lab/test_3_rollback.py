@@ -1,4 +1,4 @@
-"""A network change that no one proves is taken back by the node itself, whoever configures its interfaces."""
+"""A network change that no one proves is taken back by the node itself, by networkd and by NetworkManager."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_one_node_is_imaged_again_and_rebuilt_alone(drill: Drill) -> None:
     before, writes = {node: drill.files(node) for node in NODES if node != TWIN}, drill.writes()
     drill.lab("reset", "--factory", TWIN)
     done = drill.command("bootstrap", "nodes", TWIN, *drill.for_nodes)
-    assert done.returncode == 1  # whoever it is, it is not the one that is known
+    assert done.returncode == 1  # its host key is not the known one
     assert "pass --replace-host-key" in done.stdout + done.stderr
     drill.rebuild(TWIN, "--replace-host-key")
     for node, files in before.items():

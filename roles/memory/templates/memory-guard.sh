@@ -7,7 +7,7 @@ set -u
 floor=$1
 back=$((floor + floor / 4)) # with so much it is armed again at once, with less but enough after @AGAIN@ seconds
 slice=@CGROUPS@/@SLICE@
-exec {clock}<> <(:) # a pipe that nobody writes to: waiting for it is a sleep without a program
+exec {clock}<> <(:) # a pipe that nothing writes to: waiting for it is a sleep without a program
 
 look() { # sets available; it is in the third line
     local text
@@ -58,32 +58,32 @@ end_containers() {
     local low="$available KiB of memory are available, less than the floor of $floor KiB"
     choose
     if [[ ! -e $slice/cgroup.kill ]]; then
-        told="$low: there is no @SLICE@ to end anything in"
+        report="$low: there is no @SLICE@ to end anything in"
     elif ! inhabited "$slice"; then
-        told="$low: no container runs in @SLICE@, so nothing was ended"
+        report="$low: no container runs in @SLICE@, so nothing was ended"
     elif [[ $armed && $victim ]] && echo 1 > "$slice/sparkrack-$victim.slice/cgroup.kill"; then
         # When that does not bring memory back, every container follows.
-        told="$low: ended every container of unit $victim, $why, in @SLICE@"
+        report="$low: ended every container of unit $victim, $why, in @SLICE@"
     elif echo 1 > "$slice/cgroup.kill"; then
-        told="$low: ended every container in @SLICE@"
+        report="$low: ended every container in @SLICE@"
     else
-        told="$low: ending the containers in @SLICE@ FAILED"
+        report="$low: ending the containers in @SLICE@ FAILED"
     fi
 } 2> /dev/null
 
-armed=yes fired=0 said=
+armed=yes fired=0 reported=
 echo "armed: ends every container in @SLICE@ when less than $floor KiB of memory are available"
 while look; do
     if ((available < floor)); then
         if [[ $armed ]] || ((SECONDS - fired >= @AGAIN@)); then
             end_containers
-            # The same that ended nothing is told once for each time that memory runs short.
-            if [[ $told == *ended\ every* || -z $said ]]; then say 2 "$told"; fi
-            armed= fired=$SECONDS said=yes
+            # The same that ended nothing is reported once for each time that memory runs short.
+            if [[ $report == *ended\ every* || -z $reported ]]; then say 2 "$report"; fi
+            armed= fired=$SECONDS reported=yes
         fi
     elif [[ ! $armed ]] && ((available >= back || SECONDS - fired >= @AGAIN@)); then
         say 5 "armed again: $available KiB of memory are available"
-        armed=yes said=
+        armed=yes reported=
     fi
     read -r -t @SAMPLE@ -u "$clock" _ || :
 done
