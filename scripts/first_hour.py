@@ -4,23 +4,32 @@
 scripts/first_hour.py            runs the steps, and writes docs/evidence/first-hour.md
 scripts/first_hour.py --keep     leaves the virtual rack running
 
-Each step runs on a terminal that script(1) records with its timing. Needs root or sudo, as the virtual rack does.
+Each step runs on a pseudo-terminal, where its questions are answered. Needs root or sudo, as the virtual rack does.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import re
+import select
 import shlex
+import shutil
+import struct
 import subprocess
 import sys
+import termios
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LAB = REPOSITORY / ".lab-first-hour"
+OWNER = LAB / "rack"
+"""The folder of the owner of the rack."""
+STEP_SECONDS = 600
+"""Seconds without output after which a step has failed."""
 PAGE = REPOSITORY / "docs/evidence/first-hour.md"
 BEGIN, END = "<!-- recorded: scripts/first_hour.py -->\n", "<!-- end -->\n"
 SHOWN = 14
@@ -30,60 +39,123 @@ _TOKENS = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b[=>()][A-Z0-9]?|\x1b\][^\x
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and the exit codes that it may end with."""
+    """One command, the exit codes that it may end with, and the keys that are typed, each behind a text on the screen.
+
+    `owner`: it runs in the owner's folder, inside the network of the virtual rack.
+    """
 
     title: str
     command: str
     codes: tuple[int, ...] = (0,)
+    typed: tuple[tuple[str, str], ...] = ()
+    owner: bool = True
+
+
+RACK = """\
+rack: first
+access: {user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}
+nodes:
+  spark1: {address: 10.77.0.11, vendor: nvidia, ports: {1: spark2/1}}
+  spark2: {address: 10.77.0.12, vendor: nvidia}
+"""
+"""The two Sparks and the cable that are simulated."""
 
 
 def steps() -> tuple[Step, ...]:
-    """The steps in their order, with the passwords from the files that the lab makes in place of what is typed."""
-    lab, inside = str(LAB.relative_to(REPOSITORY)), "sparkrack lab run -- sparkrack"
-    secrets = (
-        f"--as nvidia --node-password-file {lab}/password --host-keys {lab}/host-keys "
-        f"--switch-password-file {lab}/switches/crs812/sticker"
-    )
+    """The steps in their order. The virtual rack has no mDNS, so the nodes are named; passwords and host keys, which a
+    console shows, are in files of the virtual rack."""
+    lab = "--as nvidia --node-password-file ../password --host-keys ../host-keys"
     return (
-        Step("Set up", "make setup"),
-        Step("Build a virtual rack in factory state", "sparkrack lab up --factory --nodes 2"),
-        Step("Is the rack file good?", f"{inside} check"),
-        Step("What is there before the first contact?", f"{inside} status", (1,)),
-        Step("From factory state to a verified rack", f"{inside} rebuild --all {secrets}"),
-        Step("Would a run change anything?", f"{inside} plan"),
-        Step("Was anything changed by hand?", f"{inside} drift"),
-        Step("Does it work?", f"{inside} verify --html reports/first-hour.html"),
-        Step("The cables", f"{inside} topology --seen"),
-        Step("One screen", f"{inside} status"),
+        Step("Set up", "make setup", owner=False),
+        Step(
+            "Two Sparks in factory state and one cable, simulated",
+            f"sparkrack lab up --factory --rack {LAB.name}/two-sparks.yaml",
+            owner=False,
+        ),
+        Step(
+            "The rack file",
+            "sparkrack init --node spark1=10.77.0.11 --node spark2=10.77.0.12 --switch - --key ../id_ed25519 "
+            "--host-keys ../host-keys",
+            typed=(
+                ("user that the nodes accept", "\n"),
+                ("spark1", "\n"),
+                ("Also ", "\n"),
+            ),
+        ),
+        Step("Is the rack file good?", "sparkrack check"),
+        Step("From factory state to a verified rack", f"sparkrack up {lab}", typed=(("[y/N]", "y\n"),)),
+        Step("One screen", "sparkrack status"),
+        Step("Would a run change anything?", "sparkrack plan"),
+        Step("The same again", "sparkrack up"),
+        Step("Take it off", "sparkrack remove", typed=(("[y/N]", "y\n"),)),
     )
 
 
-def record(step: Step, folder: Path) -> tuple[int, float, float, list[str]]:
-    """Run one step on a terminal of 80 columns.
+@dataclass(frozen=True)
+class Recorded:
+    """What a step showed: its exit code, its seconds, the longest time without output, in seconds, the keys that were
+    typed, and the lines of its screen."""
 
-    Returns its exit code, its seconds, the longest silence in seconds (from the start of the command to its first
-    output too), and the last lines of its screen.
-    """
-    out, timing = folder / "out", folder / "timing"
-    for file in (out, timing):
-        file.unlink(missing_ok=True)
-    shell = f"stty cols 80 rows 24; exec {step.command}"
-    words = ["script", "-q", "-e", "-f", "-O", str(out), "-T", str(timing), "-c", f"sh -c {shlex.quote(shell)}"]
+    code: int
+    seconds: float
+    silence: float
+    keys: int
+    lines: list[str]
+
+
+def record(step: Step) -> Recorded:
+    """Run one step on a terminal of 80 columns, and type its keys where their texts appear."""
+    words = shlex.split(step.command)
+    if step.owner:
+        words = ["sparkrack", "lab", "run", "--", "env", "-u", "RACK", *words]
     environment = {
         **{name: value for name, value in os.environ.items() if name not in ("RACK", "NO_COLOR", "COLUMNS")},
         "SPARKRACK_LAB": str(LAB),
         "PATH": f"{REPOSITORY / '.venv/bin'}:{os.environ['PATH']}",
         "TERM": "xterm-256color",
     }
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     begin = time.monotonic()
-    code = subprocess.run(words, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
-    seconds = time.monotonic() - begin
-    delays = [float(line.split()[0]) for line in timing.read_text().splitlines()]
-    silence = max([*delays, seconds - sum(delays)])
-    # Not read_text, which makes "\n" of each "\r". The first line is script's own.
-    text = out.read_bytes().decode(errors="replace").partition("\n")[2]
-    kept = [line for line in screen(text) if line and not line.startswith("Script ")]
-    return code, seconds, silence, kept[-SHOWN:]
+    with subprocess.Popen(
+        words,
+        cwd=OWNER if step.owner else REPOSITORY,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    ) as process:
+        os.close(theirs)
+        text, silence, keys = _converse(ours, list(step.typed), begin)
+        code = process.wait()
+    os.close(ours)
+    lines = [line for line in screen(text) if line]
+    return Recorded(code, time.monotonic() - begin, silence, keys, lines)
+
+
+def _converse(terminal: int, typed: list[tuple[str, str]], begin: float) -> tuple[str, float, int]:
+    """Read all output, and type the keys. Returns the output, the longest silence in seconds, and how many were typed."""
+    output, read, silence, keys, last = b"", 0, 0.0, 0, begin
+    while True:
+        ready, _, _ = select.select([terminal], [], [], STEP_SECONDS)
+        if not ready:
+            raise TimeoutError(f"no output for {STEP_SECONDS} s")
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            part = b""
+        now = time.monotonic()
+        silence, last = max(silence, now - last), now
+        if not part:
+            return output.decode(errors="replace"), silence, keys
+        output += part
+        if typed and typed[0][0].encode() in output[read:]:
+            _, answer = typed.pop(0)
+            read = len(output)
+            time.sleep(0.5)  # a program drops what is typed before its question
+            os.write(terminal, answer.encode())
+            keys += len(answer)
 
 
 def screen(text: str) -> list[str]:
@@ -108,29 +180,31 @@ def screen(text: str) -> list[str]:
 
 def walk() -> tuple[list[str], bool]:
     """Run all steps; return the lines of the page's table and screens, and whether each ended as it should."""
-    table = ["| step | seconds | longest silence, s |", "| --- | --: | --: |"]
+    table = ["| step | seconds | longest silence, s | keys typed |", "| --- | --: | --: | --: |"]
     screens: list[str] = []
     good = True
-    with TemporaryDirectory() as folder:
-        for step in steps():
-            code, seconds, silence, lines = record(step, Path(folder))
-            good &= code in step.codes
-            table.append(f"| {step.title} | {seconds:.0f} | {silence:.1f} |")
-            screens += [f"## {step.title}", "", f"    {step.command}", "", "```", *lines, "```", ""]
-            screens += [f"Exit {code}.", ""]
-            if code not in step.codes:
-                print(f"first_hour: {step.command}: exit {code}", file=sys.stderr)
+    for step in steps():
+        found = record(step)
+        good &= found.code in step.codes
+        table.append(f"| {step.title} | {found.seconds:.0f} | {found.silence:.1f} | {found.keys} |")
+        screens += [f"## {step.title}", "", f"    {step.command}", "", "```", *found.lines[-SHOWN:], "```", ""]
+        screens += [f"Exit {found.code}.", ""]
+        if found.code not in step.codes:
+            print(f"first_hour: {step.command}: exit {found.code}", *found.lines[-SHOWN:], sep="\n", file=sys.stderr)
     return [*table, "", *screens], good
 
 
 def main() -> None:
     """Walk, and write the page."""
-    subprocess.run([REPOSITORY / ".venv/bin/sparkrack", "lab", "down"], env=os.environ | {"SPARKRACK_LAB": str(LAB)})
+    down = [REPOSITORY / ".venv/bin/sparkrack", "lab", "down"]
+    subprocess.run(down, env=os.environ | {"SPARKRACK_LAB": str(LAB)})
+    shutil.rmtree(OWNER, ignore_errors=True)
+    OWNER.mkdir(parents=True)
+    (LAB / "two-sparks.yaml").write_text(RACK)
     try:
         lines, good = walk()
     finally:
         if "--keep" not in sys.argv[1:]:
-            down = [REPOSITORY / ".venv/bin/sparkrack", "lab", "down"]
             subprocess.run(down, env=os.environ | {"SPARKRACK_LAB": str(LAB)})
     before, _, after = PAGE.read_text().partition(BEGIN)
     text = "\n".join(lines).replace(str(REPOSITORY), "sparkrack")
@@ -138,5 +212,4 @@ def main() -> None:
     sys.exit(0 if good else 1)
 
 
-if __name__ == "__main__":
-    main()
+main()
