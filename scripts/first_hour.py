@@ -135,7 +135,7 @@ def record(step: Step) -> Recorded:
 
 
 def _converse(terminal: int, typed: list[tuple[str, str]], begin: float) -> tuple[str, float, int]:
-    """Read all output, and type the keys. Returns the output, the longest silence in seconds, and how many were typed."""
+    """Read all output, and type the keys. Returns the output, the longest silence (seconds), and the number of keys."""
     output, read, silence, keys, last = b"", 0, 0.0, 0, begin
     while True:
         ready, _, _ = select.select([terminal], [], [], STEP_SECONDS)

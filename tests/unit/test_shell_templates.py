@@ -16,6 +16,7 @@ import roles.preflight.facts
 import serving.facts
 from core.model import Rack, load
 from core.ops import apt, host_facts
+from core.ops.record import keep_record
 from core.util import resources
 from roles.docker import scripts as docker
 from roles.fabric import interface_owners
@@ -26,6 +27,7 @@ from roles.rdma import bandwidth, environment
 from serving import gateway_facts as gateway_facts
 from sparkrack.serving.export.lws import fabric_script
 from sparkrack.serving.export.ray import ray_files
+from tests.unit.roles.removal_node import PROBES
 from tests.unit.serving.export.exported import SOURCES
 from tests.unit.test_project import PACKAGES, TOP
 
@@ -47,6 +49,8 @@ RENDERED: dict[str, Callable[[], str]] = {
         "a1", "b2=1.2", downgrade=True, held=True
     ).removeprefix(apt.wait()),
     "core/ops/templates/apt-wait.sh": apt.wait,
+    "core/ops/templates/record-before.sh": keep_record,
+    "core/ops/templates/traces.sh": lambda: PROBES["removal-serving"].commands["removal-serving"],
     "roles/docker/templates/engine.sh": lambda: docker.ENGINE,
     "roles/docker/templates/reload.sh": lambda: docker.reload(live_restore=True, nvidia=True),
     "roles/docker/templates/restart.sh": lambda: docker.restart("0123abc", idle=False),

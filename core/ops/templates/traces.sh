@@ -2,6 +2,7 @@
 # shellcheck disable=SC2086 # the second arguments are patterns
 # shellcheck disable=SC1007 # was= is empty on purpose
 # shellcheck disable=SC2317 # not every role asks for all
+# shellcheck disable=SC2254 # the words are patterns
 E=/etc
 R=/var/lib/sparkrack/before/etc
 S=/etc/systemd/system

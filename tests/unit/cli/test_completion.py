@@ -18,7 +18,7 @@ NODES, SWITCHES = ["spark1", "spark2"], ["crs812"]
 MACHINES = [*NODES, *SWITCHES]
 NODE_PATTERNS = [*NODES, "nodes"]
 PATTERNS = [*MACHINES, "nodes", "switches"]
-VERBS_OF_HOSTS = ("plan", "apply", "drift", "verify", "status", "watch", "accept")
+VERBS_OF_HOSTS = ("plan", "apply", "drift", "verify", "status", "watch", "accept", "remove")
 TAKING: dict[tuple[str, ...], list[str]] = {
     **{(verb, option): PATTERNS for verb in VERBS_OF_HOSTS for option in CHOOSE},
     ("topology", "--limit"): PATTERNS,

@@ -18,6 +18,7 @@ OWN = {
     "serving/engines/option_table.py",  # a table of the program
     "serving/engines/dump_options.py",  # runs in an image, and reads the parser there
     "core/util/regular_file.py",
+    "core/ssh/own_node.py",  # the IDs of this machine and its boot
     "sparkrack/autopsy/drill.py",  # the ID of this machine's boot
     "core/ops/run_lock.py",  # the kernel's /proc
     "core/util/resources.py",  # files of the program
