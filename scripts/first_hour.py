@@ -63,7 +63,8 @@ nodes:
 
 def steps() -> tuple[Step, ...]:
     """The steps in their order. The virtual rack has no mDNS, so the nodes are named; passwords and host keys, which a
-    console shows, are in files of the virtual rack."""
+    console shows, are in files of the virtual rack. Its kernel shows no watchdog, so black box and watch are declined.
+    """
     lab = "--as nvidia --node-password-file ../password --host-keys ../host-keys"
     return (
         Step("Set up", "make setup", owner=False),
@@ -78,8 +79,9 @@ def steps() -> tuple[Step, ...]:
             "--host-keys ../host-keys",
             typed=(
                 ("user that the nodes accept", "\n"),
-                ("spark1", "\n"),
-                ("Also ", "\n"),
+                ("port of spark1", "\n"),
+                ("port of spark2", "\n"),
+                ("Also ", "n\n"),
             ),
         ),
         Step("Is the rack file good?", "sparkrack check"),
