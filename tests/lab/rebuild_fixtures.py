@@ -28,9 +28,9 @@ BOUND = 900
 
 
 def _lines() -> list[str]:
-    """Return the command lines in the README's section about a new rack."""
-    text = (REPOSITORY / "README.md").read_text()
-    section = text.partition("\n## Your own rack\n")[2].partition("\n## ")[0]
+    """Return the command lines in the page's section about a new rack."""
+    text = (REPOSITORY / "docs/rebuild.md").read_text()
+    section = text.partition("\n## A new rack with a switch\n")[2].partition("\n## ")[0]
     typed = re.sub(r"^```$.*?^```$", "", section, flags=re.MULTILINE | re.DOTALL)  # what was printed is in fences
     lines = re.findall(r"^    (\S(?:.*\\\n)*.*)$", typed, re.MULTILINE)
     return [line.replace("\\\n", " ") for line in lines]

@@ -85,7 +85,7 @@ def test_up_again_and_a_reboot_change_nothing_of_that(drill: Drill) -> None:
     assert [path.read_text() for path in files] == before
 
 
-def test_the_file_of_the_readme_describes_this_rack(drill: Drill, tmp_path: Path) -> None:
+def test_the_file_of_the_page_describes_this_rack(drill: Drill, tmp_path: Path) -> None:
     """What its page says to begin with, without a person in front of it: one that has no one's login yet."""
     written = tmp_path / "rack.yaml"
     init, check = (words for words in page() if words[1] in ("init", "check"))

@@ -95,4 +95,4 @@ def test_drift_is_run_with_the_written_file_and_its_end_counts(site: Site, monke
     monkeypatch.setattr("sys.executable", str(python))
     code, _ = site.run("adopt", "--drift")
     assert code == 1
-    assert called.read_text() == f"-P -m sparkrack.cli.main drift --rack {site.out}\n"
+    assert called.read_text() == f"-P -m sparkrack_start drift --rack {site.out}\n"
