@@ -114,7 +114,11 @@ class FabricFacts:
 
     @cached_property
     def _owners(self) -> interface_owners.Owners:
-        return interface_owners.owners(self.reading.text(OWNERS))
+        found = interface_owners.owners(self.reading.text(OWNERS))
+        there = [name for name, state in self.now.items() if name in INTERFACES and state.known]
+        if missing := [name for name in there if name not in found.devices]:
+            raise ValueError(f"{OWNERS}: no answer about {', '.join(missing)}")
+        return found
 
     @cached_property
     def adopted(self) -> Mapping[str, bytes]:

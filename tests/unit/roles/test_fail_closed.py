@@ -103,6 +103,7 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "netplan-interfaces": (EMPTY, NONE),
     "netplan-content": (EMPTY, NONE),
     "netplan-renderers": (EMPTY, NONE),
+    "rdma-settings": (EMPTY, NONE),
     "netplan-mode": (ANYTHING, MODE),
     "/usr/local/lib/sparkrack/lossless": (ANYTHING, OURS),
     "/etc/systemd/system/sparkrack-lossless@.service": (ANYTHING, OURS),
