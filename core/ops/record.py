@@ -10,7 +10,7 @@ RECORD = "/var/lib/sparkrack/before"
 
 def keep_record() -> str:
     """Return shell text that records what is on a node, unless that was done before."""
-    return resources.shell_text("core.ops", "templates/record-before.sh")
+    return resources.shell_text("core.ops", "files/record-before.sh")
 
 
 def recorded(path: str) -> str:

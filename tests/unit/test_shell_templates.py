@@ -16,7 +16,6 @@ import roles.preflight.facts
 import serving.facts
 from core.model import Rack, load
 from core.ops import apt, host_facts
-from core.ops.record import keep_record
 from core.util import resources
 from roles.docker import scripts as docker
 from roles.fabric import interface_owners
@@ -49,7 +48,6 @@ RENDERED: dict[str, Callable[[], str]] = {
         "a1", "b2=1.2", downgrade=True, held=True
     ).removeprefix(apt.wait()),
     "core/ops/templates/apt-wait.sh": apt.wait,
-    "core/ops/templates/record-before.sh": keep_record,
     "core/ops/templates/traces.sh": lambda: PROBES["removal-serving"].commands["removal-serving"],
     "roles/docker/templates/engine.sh": lambda: docker.ENGINE,
     "roles/docker/templates/reload.sh": lambda: docker.reload(live_restore=True, nvidia=True),

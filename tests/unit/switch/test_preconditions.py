@@ -46,16 +46,16 @@ def test_the_mounting_is_not_the_model(rack: MakeRack, board: str) -> None:
             "/system/resource",
             [{"version": "7.22.1 (stable)"}],
             (
-                "the device runs RouterOS 7.22.1 (stable); at least 7.23 is needed, take {current}: sparkrack switch "
-                "upgrade --packages FOLDER"
+                "the device runs RouterOS 7.22.1 (stable); at least 7.23 is needed, take {current}: sparkrack upgrade "
+                "switch --packages FOLDER"
             ),
         ),
         (
             "/system/resource",
             [{"version": "7.23beta4"}],
             (
-                "the device runs RouterOS 7.23beta4; at least 7.23 is needed, take {current}: sparkrack switch "
-                "upgrade --packages FOLDER"
+                "the device runs RouterOS 7.23beta4; at least 7.23 is needed, take {current}: sparkrack upgrade "
+                "switch --packages FOLDER"
             ),
         ),
         ("/system/resource", [{"version": "banana"}], "the device reports RouterOS 'banana', which is not a version"),
