@@ -27,7 +27,7 @@ SYMPTOMS = ("node-lost", "switch-lost", "switch-compromised", "cable-moved", "op
 
 def commands(document: Path) -> Iterator[str]:
     """Each command of ours that a document names in code, as it stands there; several of a line one by one."""
-    text = document.read_text()
+    text = re.sub(r"\\\n\s*", "", document.read_text())  # a command of several lines
     blocks = re.findall(r"^(?: {4,}|\t)(.*)$", text, re.MULTILINE)
     prose = re.sub(r"^(?: {4,}|\t).*$", "", text, flags=re.MULTILINE)
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", prose)]

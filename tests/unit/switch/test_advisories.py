@@ -106,5 +106,7 @@ def test_a_release_that_rack_yaml_does_not_declare_is_a_fault(rack: MakeRack) ->
     tables = running("7.25.2 (stable)")
     assert plan(*rack(), reading(tables)).upgrades == ()
     (line,) = plan(*rack(release="7.24.6"), reading(tables)).upgrades
-    assert line.startswith("it runs RouterOS 7.25.2 (stable), rack.yaml declares release 7.24.6: sparkrack upgrade switch")
+    assert line.startswith(
+        "it runs RouterOS 7.25.2 (stable), rack.yaml declares release 7.24.6: sparkrack upgrade switch"
+    )
     assert plan(*rack(release="7.25.2"), reading(tables)).upgrades == ()
