@@ -165,8 +165,8 @@ def changeset(found: Found) -> Changeset:
     mark = f"{MARKS}/{traces.role}"
     paths = [*gone, *back, *edits]
     steps = [f"umask 022; mkdir -p {MARKS}; : > {mark}"]
-    # One that ended since it was looked at is stopped, too.
-    steps += [f"systemctl stop {quote(*units)} || true"] if units else []
+    # Also what a timer has started meanwhile; systemd itself matches the patterns with the units that it has loaded.
+    steps += [f"systemctl stop {quote(*traces.units)} || true"] if traces.units and (units or gone) else []
     steps += [traces.before] if traces.before else []
     steps += [f"rm -f {quote(*gone)}"] if gone else []
     steps += [f"rm -rf {quote(*folders)}"] if folders else []

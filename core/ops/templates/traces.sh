@@ -44,7 +44,8 @@ masks() {
 }
 folders() { for path; do [ ! -d "$path" ] || echo "folder new $path"; done; }
 units() {
-    states=active,reloading,activating,deactivating,failed
+    # Not those that start or end: a timer's service would be in the plan by chance, and gone when it is carried out.
+    states=active,reloading,failed
     systemctl list-units --all --plain --no-legend "--state=$states" "$@" | while read -r unit _; do
         echo "unit now $unit"
     done

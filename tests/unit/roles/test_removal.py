@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from core.ops.removal import Traces
+from core.ops.removal import Traces, changeset
 from core.util import project_files
 from core.util.event import EventKind
 from roles.access import etc_hosts
@@ -17,6 +17,7 @@ from roles.docker.options import DockerOptions
 from roles.memory import desired as memory
 from roles.rdma import desired as rdma
 from tests.unit.model.racks import SWITCH, loaded
+from tests.unit.ops.shells import stand_in
 from tests.unit.roles.cases import OPERATIONS
 from tests.unit.roles.removal_node import ROLES, TRACES, RemovalNode
 
@@ -217,3 +218,15 @@ def test_every_role_of_a_node_can_be_taken_off() -> None:
     text = project_files.REMOVE.read_text()
     named = re.findall(r'^remove_role\("(\w+)"\)$', text, re.MULTILINE)
     assert sorted(named) == sorted(role.key for role in ROLES)
+
+
+def test_a_service_that_a_timer_starts_is_not_in_the_plan_by_chance_and_is_stopped_all_the_same(tmp_path: Path) -> None:
+    """Between the plan and the removal it starts and ends: a plan that names it would have moved."""
+    node = factory(tmp_path)
+    line = "sparkrack-switch-reader.service loaded activating start a reader"
+    stand_in(tmp_path, "systemctl", f"case $* in *activating*) echo '{line}' ;; is-active*) exit 3 ;; esac")
+    node.record()
+    node.write("/etc/systemd/system/sparkrack-switch-reader.timer")
+    found = changeset(node.found(TRACES["watch"]))
+    assert not [event for event in found.events if "switch-reader.service" in str(event)]
+    assert "systemctl stop 'sparkrack-node-metrics.*' 'sparkrack-switch-reader.*'" in "".join(map(str, found.commands))
