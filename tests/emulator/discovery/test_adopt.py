@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from core.model.defaults import folder_name
 from sparkrack.cli.main import sparkrack
+from sparkrack.engine.subcommands import CALL
 from tests.emulator.discovery.discovery_fixtures import HAND, Site, by_hand, settled
 
 
@@ -92,7 +93,7 @@ def test_drift_is_run_with_the_written_file_and_its_end_counts(site: Site, monke
     python = site.folder / "python"
     python.write_text(f'#!/bin/sh\necho "$*" > {called}\nexit 1\n')
     python.chmod(0o755)
-    monkeypatch.setattr("sys.executable", str(python))
+    monkeypatch.setattr("sparkrack.cli.adopt.CALL", (str(python), *CALL[1:]))
     code, _ = site.run("adopt", "--drift")
     assert code == 1
     assert called.read_text() == f"-P -m sparkrack_start drift --rack {site.out}\n"
