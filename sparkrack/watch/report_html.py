@@ -24,6 +24,8 @@ _GRIDLINES = 4
 """At most, over the one at the bottom of a picture."""
 _EDGE = 7.0
 """Half the width of the text of an hour, in percent of a picture on a phone."""
+_DATED_EDGE = 11.0
+"""The same of an hour with its date."""
 _BOOT_TEXT = 38.0
 """The width of the text of a boot, in percent of a picture on a phone."""
 _THINNEST = 0.4
@@ -307,16 +309,16 @@ def clock(at: float, window: Window) -> str:
 
 
 def time_ticks(window: Window) -> tuple[Tick, ...]:
-    """Return a mark for each full hour. The first text, and that of a new day, has its date. A mark near an edge has no
-    text, which would stand outside of the picture.
+    """Return a mark for each full hour. The first text with room for it, and that of a new day, has its date. A mark near
+    an edge has no text, or no date, which would stand outside of the picture.
     """
     made: list[Tick] = []
     when = datetime.fromtimestamp(window.start, UTC).replace(minute=0, second=0, microsecond=0)
     while (when := when + timedelta(hours=1)).timestamp() <= window.end:
         at = percent(when.timestamp(), window)
         text = f"{when:%H:%M}" if _EDGE < at < 100 - _EDGE else ""
-        first = not any(tick.text for tick in made)
-        made.append(Tick(at, text, f"{when:%d %b}" if text and (first or when.hour == 0) else ""))
+        dated = _DATED_EDGE < at < 100 - _DATED_EDGE and (when.hour == 0 or not any(tick.date for tick in made))
+        made.append(Tick(at, text, f"{when:%d %b}" if dated else ""))
     return tuple(made)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkrack.watch.collect import collect
-from sparkrack.watch.prometheus_api import PrometheusApi
+from sparkrack.watch.prometheus_api import PrometheusApi, Range
 from sparkrack.watch.report_html import page
 from tests.browser.browser import MISSING, Browser, browser
 from tests.browser.test_report import COMPARED, CONTRAST, WIDTHS
@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.joi
 
 HOSTILE = "</svg><script>document.title = 1</script>"
 MINUTES_OF_AN_HOUR = (1, 14, 21, 39, 46, 59)
+AFTER_MIDNIGHT = (105, 118, 125, 130, 135, 150)
+"""100 and the minutes after midnight at which the last hours end: the new day begins near the right edge."""
 SENSOR = f'sparkrack_switch_temperature_celsius{{job="node",node="spark1",switch="crs812",sensor="{HOSTILE}"}}'
 
 STROKES = """
@@ -64,6 +66,18 @@ return [[...chart.querySelectorAll(".hours span")].map(one => [one.firstChild.te
 """The hours of the first picture of spark2, each with its place, and the place of the boot."""
 
 
+class ShiftedApi(PrometheusApi):
+    """A Prometheus whose clock is some seconds ahead, so that the page does not depend on the time of the test."""
+
+    def __init__(self, url: str, ahead: float) -> None:
+        super().__init__(url)
+        self._ahead = ahead
+
+    def query_range(self, expression: str, start: float, end: float, step: float) -> list[Range]:
+        found = super().query_range(expression, start - self._ahead, end - self._ahead, step)
+        return [Range(one.labels, tuple((at + self._ahead, value) for at, value in one.values)) for one in found]
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRack]:
     with recorded(tmp_path_factory.mktemp("history"), **{SENSOR: lambda _: 41.0}) as found:
@@ -72,8 +86,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRack]:
 
 @pytest.fixture(scope="module")
 def pages(server: RecordedRack, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """The page as made now, at some minutes of an hour before, where a full hour is at another place, and just after
-    the boot of spark2 (-1).
+    """The page as made now, at some minutes of an hour before, where a full hour is at another place, just after the
+    boot of spark2 (-1), and AFTER_MIDNIGHT.
     """
     api, folder = PrometheusApi(server.url), tmp_path_factory.mktemp("page")
     report = collect(server.rack, (*server.rack.nodes, *server.rack.switches), api)
@@ -83,6 +97,12 @@ def pages(server: RecordedRack, tmp_path_factory: pytest.TempPathFactory) -> dic
     for minute, made in {**times, 0: report.made, -1: booted + timedelta(seconds=90)}.items():
         files[minute] = folder / f"watch-{minute}.html"
         files[minute].write_text(page(report.model_copy(update={"made": made}), api))
+    midnight = report.made.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    for number in AFTER_MIDNIGHT:
+        made = midnight + timedelta(minutes=number - 100)
+        ahead = (made - report.made).total_seconds()
+        files[number] = folder / f"watch-midnight-{number}.html"
+        files[number].write_text(page(report.model_copy(update={"made": made}), ShiftedApi(server.url, ahead)))
     return files
 
 
@@ -108,7 +128,7 @@ def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, made: Path) -> 
     assert chromium.complaints() == []
 
 
-@pytest.mark.parametrize("minute", [0, -1, *MINUTES_OF_AN_HOUR])
+@pytest.mark.parametrize("minute", [0, -1, *MINUTES_OF_AN_HOUR, *AFTER_MIDNIGHT])
 @pytest.mark.parametrize("width", [*WIDTHS, 390])
 def test_it_fits_and_no_mark_of_an_axis_covers_another(
     chromium: Browser, pages: dict[int, Path], width: int, minute: int
@@ -170,8 +190,11 @@ def test_an_alert_leads_to_its_runbook(chromium: Browser, made: Path) -> None:
         assert re.fullmatch(rf"#runbook-{heading}", number)
 
 
-def test_every_picture_says_its_unit_its_values_and_their_times(chromium: Browser, made: Path) -> None:
-    chromium.open(made)
+@pytest.mark.parametrize("minute", [0, AFTER_MIDNIGHT[0]])
+def test_every_picture_says_its_unit_its_values_and_their_times(
+    chromium: Browser, pages: dict[int, Path], minute: int
+) -> None:
+    chromium.open(pages[minute])
     figures = chromium.run(
         "return [...document.querySelectorAll('figure')].map(one => [one.querySelector('figcaption').innerText,"
         " one.querySelector('.legend').innerText, one.querySelector('svg').ariaLabel])"
@@ -180,5 +203,5 @@ def test_every_picture_says_its_unit_its_values_and_their_times(chromium: Browse
         assert re.search(r"\d", legend), caption
         assert "(" in legend, caption
         assert spoken.startswith(caption.partition(",")[0].split(" Switch")[0].strip()[:20]), (caption, spoken)
-    timed = [legend for _, legend, _ in figures if re.search(r"highest .* at \d\d:\d\d", legend)]
+    timed = [legend for _, legend, _ in figures if re.search(r"highest .* at (\d\d [A-Z][a-z]+ )?\d\d:\d\d", legend)]
     assert len(timed) > len(figures) / 2

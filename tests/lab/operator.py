@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -24,10 +25,9 @@ HOME = "/lab/operator"
 PROGRAM = f"{HOME}/bin/sparkrack"
 RACK = "/home/ops/rack"
 """The rack file's folder on the node, readable by its login user alone."""
-PARTS = (
-    *("core", "serving", "sparkrack", "roles", "switch", "lab", "group_data"),
-    *("inventory.py", "deploy.py", "remove.py", "config.py"),
-)
+WHEEL = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+PARTS = (*WHEEL["only-include"], "group_data", "inventory.py", "deploy.py", "remove.py", "config.py")
+"""What the wheel has, and what pyinfra reads of a clone."""
 NAMED = ("rack.yaml", "rack.lock.json", "known_hosts", "id_ed25519", "switches/*/password", "switches/*/reader")
 """The rack file and the files that it names."""
 WRAPPER = f"""\

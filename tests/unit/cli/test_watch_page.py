@@ -160,8 +160,8 @@ def test_the_axis_of_time_has_hours_and_dates() -> None:
     start = datetime(2026, 12, 31, 20, 30, tzinfo=UTC).timestamp()
     window = Window(start, start + 6 * 3600)
     assert [(one.text, one.date) for one in time_ticks(window)] == [
-        ("21:00", "31 Dec"),
-        ("22:00", ""),
+        ("21:00", ""),
+        ("22:00", "31 Dec"),
         ("23:00", ""),
         ("00:00", "01 Jan"),
         ("01:00", ""),
@@ -173,6 +173,12 @@ def test_the_axis_of_time_has_hours_and_dates() -> None:
     assert [(one.text, one.date) for one in time_ticks(early)][:2] == [("", ""), ("22:00", "31 Dec")]
     late = Window(start - 25 * 60, start - 25 * 60 + 6 * 3600)
     assert [(one.text, one.date) for one in time_ticks(late)][-2:] == [("01:00", ""), ("", "")]
+    # Midnight 30 min before the edge has room for its hour alone.
+    midnight = datetime(2027, 1, 1, 0, 30, tzinfo=UTC).timestamp()
+    assert [(one.text, one.date) for one in time_ticks(Window(midnight - 6 * 3600, midnight))][-2:] == [
+        ("23:00", ""),
+        ("00:00", ""),
+    ]
     assert clock(start, window) == "31 Dec 20:30"
     assert clock(window.end, window) == "02:30"
 
