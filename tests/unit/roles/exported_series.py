@@ -13,7 +13,7 @@ from core.model import Rack
 from roles.watch import rules, scrape
 from serving import desired as serving_desired
 from tests.serving.serve_modules import serve_unit
-from tests.serving.test_lifecycle import SteppedUnit
+from tests.serving.stepped_unit import SteppedUnit
 from tests.unit.model.serving_racks import unit as serving_unit
 from tests.unit.ops.shells import write
 from tests.unit.roles import recorder_runs, serving_units
