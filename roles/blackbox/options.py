@@ -134,7 +134,7 @@ class RecorderOptions(Section):
 
 
 class KdumpOptions(Section):
-    """The crash kernel of a node: `reserve` of its memory is kept for it, for good. `vmcore`: at a panic it writes an
+    """The crash kernel of a node: `reserve` of its memory is always kept for it. `vmcore`: at a panic it writes an
     image of the memory to the disk, and not the kernel's log alone.
     """
 
