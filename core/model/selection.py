@@ -52,7 +52,8 @@ def select(rack: Rack, limit: Iterable[str] = (), exclude: Iterable[str] = (), o
     """
     known = (*rack.nodes, *rack.switches)
     wanted = _matching_names(rack, limit, "--limit") or set(known)
-    left = tuple(name for name in known if name in wanted - _matching_names(rack, exclude, "--exclude"))
+    excluded = _matching_names(rack, exclude, "--exclude")
+    left = tuple(name for name in known if name in wanted and name not in excluded)
     if not left:
         raise SelectionError("--limit and --exclude leave no machine")
     asked = frozenset(only)
