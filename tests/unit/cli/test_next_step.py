@@ -168,7 +168,7 @@ def test_where_no_host_is_ready_the_same_again(capsys: pytest.CaptureFixture[str
 def test_check(option: str | None, expected: bool) -> None:
     done = CliRunner().invoke(sparkrack, ["check", "--rack", str(RACK), *([option] if option else [])])
     assert done.exit_code == 0
-    assert ("Next: sparkrack bootstrap --rack" in done.stderr) is expected
+    assert ("Next, from this file to a verified rack: sparkrack up --rack" in done.stderr) is expected
     assert "Next" not in done.stdout
 
 
