@@ -32,7 +32,8 @@ def _names(spelled: str, explained: str) -> Iterator[tuple[str, EngineOption]]:
     positive = {name.lstrip("-") for name in names}
     for name in names:
         plain = name.lstrip("-")
-        off = plain.startswith("no-") and plain[3:] in positive
+        # --no-mmproj stands beside --mmproj-auto: a long name without no- is what it turns off.
+        off = plain.startswith("no-") and any(re.match("--(?!no-)", one) for one in names)
         off = off or (plain.startswith("n") and plain[1:] in positive and not name.startswith("--"))
         paired = len(names) > 1 and any(other.lstrip("-").startswith("no-") for other in names)
         yield name, _option(dest, value, explained, "off" if off else "on" if paired or not value else "")

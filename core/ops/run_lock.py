@@ -63,7 +63,12 @@ _TELL = f'{_SINCE}; {_SHOW} | base64; echo "{_AGE}$age"'
 
 
 class LockError(CommandError):
-    """Another run changes the rack, or the lock could not be taken. The text names operator, start time and scope."""
+    """Another run changes the rack, or the lock could not be taken. The text names operator, start time and scope.
+    `dead`: the ID of the run that has the lock, if it is dead; else empty."""
+
+    def __init__(self, text: str, dead: str = "") -> None:
+        super().__init__(text)
+        self.dead = dead
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,11 @@ class Holder:
         if self.dead:
             return f"{self} is dead, its process on this machine is gone; to end its lock: sparkrack unlock {self.id}"
         return f"the rack is locked by {self}; if that run is dead: sparkrack unlock {self.id}"
+
+    @property
+    def unlockable(self) -> str:
+        """The ID for `sparkrack unlock` if the run is dead; else empty."""
+        return self.id if self.dead else ""
 
     @property
     def dead(self) -> bool:
@@ -262,12 +272,14 @@ def acquire(head: str, own: Holder, run: Run, agreed: Callable[[Holder], bool], 
     """Take the lock; an expired one is ended before, as reported to `say`, and that of a dead run of this machine if
     `agreed`. Raises LockError when it cannot be taken.
     """
-    fault = None
+    fault, dead = "", ""
     for _ in range(_TRIES):
         code, output = run(*take(own))
-        fault = acquire_error(head, own, code, output)
-        if fault is None:
+        why = acquire_error(head, own, code, output)
+        if why is None:
             return
+        fault = why
+        dead = describe_holder(output).unlockable if code == HELD else ""
         if code == HELD and expired(output):
             code, _ = run(release(content(output), after=EXPIRED), None)
             if code == 0:
@@ -276,7 +288,7 @@ def acquire(head: str, own: Holder, run: Run, agreed: Callable[[Holder], bool], 
             run(release(content(output)), None)
         else:
             break
-    raise LockError(fault)
+    raise LockError(fault, dead)
 
 
 def acquire_error(head: str, own: Holder, code: int, output: str) -> str | None:

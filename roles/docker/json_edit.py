@@ -39,11 +39,11 @@ def parse(text: str) -> dict[str, Any]:
         if isinstance(value, dict):
             _check_duplicate_keys(text, _skip_space(text, 0))
     except json.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
+        raise ValueError(f"is not JSON: {error.msg}, line {error.lineno} column {error.colno}") from None
     except RecursionError:
-        raise ValueError("is no JSON of a sane depth") from None
+        raise ValueError("is not JSON of a sane depth") from None
     if not isinstance(value, dict):
-        raise ValueError("is no JSON object")  # noqa: TRY004 - a fault of the file, not of a call
+        raise ValueError("is not a JSON object")  # noqa: TRY004 - a fault of the file, not of a call
     return value
 
 
@@ -181,4 +181,4 @@ def _skip_space(text: str, at: int) -> int:
 
 
 def _constant(name: str) -> NoReturn:
-    raise ValueError(f"is no JSON: {name} is not a number")
+    raise ValueError(f"is not JSON: {name} is not a number")

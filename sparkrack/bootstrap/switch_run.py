@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 from pydantic import SecretStr
 
@@ -17,7 +18,7 @@ from sparkrack.engine.recorded_run import RecordedRun
 from sparkrack.engine.ssh_locking import lock_if_reachable
 from switch.bootstrap.context import BootstrapOptions, SwitchBootstrapContext
 from switch.bootstrap.menus import FACTORY_USER
-from switch.bootstrap.passwords import Password
+from switch.bootstrap.passwords import TYPED_TRIES, FactoryPassword, Password
 from switch.bootstrap.runner import SwitchBootstrap
 
 LONGEST_PREFIX = 30
@@ -48,11 +49,6 @@ def carry_out(
     dry run. `record`: gets the reason of a failure. Raises CommandError, ConfigError or SecretError.
     """
 
-    def ask() -> SecretStr:
-        if kept:
-            return kept.resolve()
-        return typed_password(screen, switch.name)
-
     def say(text: str) -> None:
         screen.say(f"{switch.name}: {text}")
 
@@ -62,7 +58,7 @@ def carry_out(
         with _hold_lock(rack, switch, screen, own) if own else nullcontext(lambda: "") as work.stopped:
             screen.phase("read the switch" if dry else "bootstrap the switch", [switch.name])
             try:
-                contact = SwitchBootstrap(work, ask)
+                contact = SwitchBootstrap(work, factory_password(screen, switch.name, kept, say))
                 ready = contact.run(dry=dry)
                 return BootstrapOutcome(ready, contact.warned or bool(contact.faults))
             except _FAULTS as fault:
@@ -94,7 +90,18 @@ def natural_prefix(switch: Switch) -> int:
     return next((length for length in around if length <= LONGEST_PREFIX), 24)
 
 
-def typed_password(screen: Screen, switch: str) -> SecretStr:
+def factory_password(
+    screen: Screen, switch: str, kept: SecretRef | None, say: Callable[[str], None]
+) -> FactoryPassword:
+    """Return the password of the factory's user: a kept one, or one that is typed, which may be mistyped. `say`: prints
+    a line about the switch.
+    """
+    if kept:
+        return FactoryPassword(kept.resolve, say)
+    return FactoryPassword(partial(_typed_password, screen, switch), say, TYPED_TRIES)
+
+
+def _typed_password(screen: Screen, switch: str) -> SecretStr:
     """Ask for the password of the factory's user. Raises SecretError without a terminal."""
     if not screen.interactive:
         raise SecretError(

@@ -40,7 +40,7 @@ class ProblemRecord(BaseModel):
 class Checked(BaseModel):
     """What was found of a rack file; the figures are there when it is good."""
 
-    schema_: Literal["sparkrack.check/1"] = Field("sparkrack.check/1", serialization_alias="schema")
+    schema_: Literal["sparkrack.check/1"] = Field("sparkrack.check/1", alias="schema", serialization_alias="schema")
     file: Text
     good: bool
     faults: tuple[ProblemRecord, ...] = ()

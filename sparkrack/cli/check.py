@@ -57,6 +57,6 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
         for line in checked.warnings:
             click.echo(f"warning: {line}", err=True)
     if checked.rack:
-        verb = "bootstrap" if checked.new else "plan"
-        next_step(["sparkrack", verb], rack=rack, silent=as_json or quiet)
+        verb, purpose = ("up", "from this file to a verified rack") if checked.new else ("plan", "")
+        next_step(["sparkrack", verb], purpose, rack=rack, silent=as_json or quiet)
     sys.exit(0 if found.good else 1)

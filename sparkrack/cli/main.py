@@ -123,6 +123,8 @@ class Verbs(click.Group):
             os.environ["TERM"] = "dumb"  # rich by itself leaves colours away and keeps bold letters
         try:
             code = super().main(args, prog_name, **{**more, "standalone_mode": False})
+        except SystemExit as end:
+            code = end.code
         except click.ClickException as fault:
             fault.show()
             if not isinstance(fault, click.UsageError):  # that one names the command for help
@@ -144,23 +146,40 @@ class Verbs(click.Group):
             code = 1
         except Exception as fault:
             code = _print_foreseeable(fault)
+        if called_verb(words) in VERBS:
+            code = _print_next(code)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _print_next(code: Any) -> Any:
+    """Print the next step as the last line of the command. Returns the exit code: 1 where it cannot be printed."""
+    from sparkrack.cli.next_step import print_found_steps
+
+    try:
+        print_found_steps()
+    except OSError:
+        return 1
+    return code
 
 
 def _print_foreseeable(fault: Exception) -> int:
     """Print an error of the program's own kinds and the next step; return the exit code. Raises any other again."""
     from core.model import ConfigError, SecretError
     from core.model.loader import is_default
+    from core.ops.run_lock import LockError
     from core.util.command_error import CommandError, DeclinedError
     from lab.errors import LabError, NoLabHereError
-    from sparkrack.cli.next_step import next_step, print_next
+    from sparkrack.cli.next_step import next_step, print_next, unlock_dead_run
 
     if isinstance(fault, DeclinedError):
         click.echo("ended", err=True)
         return 1
     if isinstance(fault, CommandError):
         click.ClickException(str(fault)).show()
-        _print_same_again()
+        if isinstance(fault, LockError) and fault.dead:
+            unlock_dead_run(fault.dead)
+        else:
+            _print_same_again()
         return 1
     if not isinstance(fault, ConfigError | LabError | SecretError):
         raise fault

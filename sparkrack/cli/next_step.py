@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 _UNIT_COMMAND = re.compile(r"`(sparkrack serve (?:stop|recreate) [\w.-]+)`")
 """How a refusal names what ends a unit that is in the way."""
-_printed: list[str] = []
-"""The next steps that this process has printed; the report of an error prints none after one of them."""
+_found: list[str] = []
+"""The next steps that this command has found; the report of an error finds none after one of them."""
+_unprinted: list[str] = []
+"""The lines of those that are not silent, until the command has printed everything else."""
 _arguments: list[str] = []
 """The arguments of the command of this process."""
 
@@ -37,7 +39,7 @@ def next_step(
     only: Iterable[str] = (),
     silent: bool = False,
 ) -> None:
-    """Print the command to run next to stderr.
+    """Print the command to run next to stderr, when the command of this process ends.
 
     `rack`, `limit`, `exclude` and `only` are repeated as options where the operator gave them. `reason`: its purpose,
     after "Next, ". silent: print nothing (with --json and --quiet).
@@ -51,24 +53,47 @@ def next_step(
 
 
 def print_next(line: str, reason: str = "", *, silent: bool = False) -> None:
-    """Print a line of shell as the next step, unless it is silent or within another command of sparkrack."""
-    _printed.append(line)
+    """Print a line of shell as the next step when the command ends, unless it is silent or within another command of
+    sparkrack.
+    """
+    _found.append(line)
     if not silent and not os.environ.get(WITHIN):
-        click.echo(f"Next{f', {reason}' if reason else ''}: {line}", err=True)
+        _unprinted.append(f"Next{f', {reason}' if reason else ''}: {line}")
+
+
+def print_found_steps() -> None:
+    """Print the next steps that the command has found. It is called last: the reason of a failure stands above them."""
+    lines = tuple(_unprinted)
+    _unprinted.clear()
+    for line in lines:
+        click.echo(line, err=True)
 
 
 def same_again(reason: str) -> None:
-    """Print the command of this process as the next step after an error, unless a step was printed already, or the
+    """Print the command of this process as the next step after an error, unless a step was found already, or the
     command is one that prints none, or there is no command: `sparkrack --help` that cannot write.
     """
-    if _arguments and not _printed:
-        silent = any(word in ("--json", "--quiet", "--markdown") for word in _arguments)
-        print_next(shlex.join(("sparkrack", *_arguments)), reason, silent=silent)
+    if _arguments and not _found:
+        print_next(shlex.join(("sparkrack", *_arguments)), reason, silent=_is_silent())
+
+
+def unlock_dead_run(run: str) -> None:
+    """Print how to end the lock of a dead run, in the rack that the command of this process names."""
+    words = ["sparkrack", "unlock", run]
+    for word, following in zip(_arguments, [*_arguments[1:], ""], strict=True):
+        if word == "--rack" or word.startswith("--rack="):
+            words += ["--rack", following if word == "--rack" else word.removeprefix("--rack=")]
+    print_next(shlex.join(words), "to end the lock of the dead run", silent=_is_silent())
+
+
+def _is_silent() -> bool:
+    return any(word in ("--json", "--quiet", "--markdown") for word in _arguments)
 
 
 def begin(arguments: Sequence[str]) -> None:
-    """Begin a command with these arguments: no step was printed yet."""
-    _printed.clear()
+    """Begin a command with these arguments: no step was found yet."""
+    _found.clear()
+    _unprinted.clear()
     _arguments[:] = arguments
 
 

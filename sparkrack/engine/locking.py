@@ -107,7 +107,7 @@ def look(session: RunSession, asks: bool = False) -> None:
         if code == 0:
             other, expired = run_lock.parse_lock_query(output)
             if other != run_lock.inherited() and not expired and not (asks and other.dead):
-                raise LockError(other.busy)
+                raise LockError(other.busy, other.unlockable)
 
 
 def _renewing(held: RackLock, beat: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -58,6 +59,10 @@ _ENDS = frozenset(
     }
 )
 """Changes that take something away, which a summary names."""
+_INTERRUPTS = frozenset({Action.RESTART, Action.STOP, Action.STOP_AND_MASK, Action.STOP_AND_REMOVE})
+"""What happens to a service that does not answer meanwhile, or afterwards."""
+_ENDED_CONTAINERS = re.compile(r"which (ends \d+ running containers?)")
+"""How the restart of docker says what it ends."""
 _DISTURBS_NOTHING = "disturbs nothing"
 
 
@@ -77,6 +82,7 @@ def show_plan(plan: Plan, *, quiet: bool = False, full: bool = False, console: C
         if sum(len(row.texts) for _, rows in blocks for top in rows for row in top.all_rows()) > SUMMARISED_LINES:
             for group in groups:
                 _show_summary(console, group)
+            print_sentence(console, interruptions(plan))
             print_sentence(console, total(plan), "bold")
             console.print()
         if marks := _legend(shown):
@@ -90,6 +96,42 @@ def total(plan: Plan) -> str:
     """The last line: how many machines, changes and unknowns."""
     hosts, unknown = len(plan.hosts), len(plan.unknown_hosts)
     return f"{_counted_word(hosts, 'host')}, {_counted_word(plan.changes, 'change')}, {unknown} unknown"
+
+
+def interruptions(plan: Plan) -> str:
+    """Return what a run of the plan interrupts, in one line: which hosts must be rebooted after it, what it restarts or
+    stops and on which hosts, what it disturbs on a switch, and the hosts of which that is unknown.
+    """
+    reboots = [
+        host.name
+        for host in plan.hosts
+        if any(event.action is Action.REBOOT for _, event in host.events(EventKind.NOTE))
+    ]
+    restarts: dict[str, dict[str, str]] = {}
+    for host in plan.hosts:
+        for _, event in host.events(EventKind.RESTART):
+            if event.action in _INTERRUPTS and event.subject:
+                ends = _ENDED_CONTAINERS.search(event.detail or "")
+                hosts = restarts.setdefault(event.subject, {})
+                hosts[host.name] = (ends[1] if ends else "") or hosts.get(host.name, "")
+    parts = [f"reboots: {', '.join(reboots)} (by sparkrack reboot, not by this run)" if reboots else "reboots: none"]
+    parts.append(f"restarts: {', '.join(_restarted_on(*one) for one in restarts.items()) or 'none'}")
+    for host in plan.hosts:
+        effects = dict.fromkeys(
+            event.detail or event.message
+            for _, event in host.events(EventKind.EFFECT)
+            if not event.message.endswith(_DISTURBS_NOTHING)
+        )
+        if effects:
+            parts.append(f"{host.name}: {', '.join(effects)}")
+    if plan.unknown_hosts:
+        parts.append(f"unknown: {', '.join(host.name for host in plan.unknown_hosts)}")
+    return printable("; ".join(parts))
+
+
+def _restarted_on(subject: str, hosts: Mapping[str, str]) -> str:
+    separator = "; " if any(hosts.values()) else ", "
+    return f"{subject} ({separator.join(f'{name}: {ends}' if ends else name for name, ends in hosts.items())})"
 
 
 def line(message: Message) -> Text:

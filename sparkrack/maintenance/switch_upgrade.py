@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-
-from pydantic import SecretStr
 
 from core.model import Rack, SecretRef, Switch
 from core.ops.run_lock import Holder, new_holder
 from core.routeros.values import visible
 from core.util.command_error import CommandError
 from core.util.screen import Screen
-from sparkrack.bootstrap.switch_run import typed_password
+from sparkrack.bootstrap.switch_run import factory_password
 from sparkrack.engine.silences import silenced, silences_of_switches
 from sparkrack.engine.ssh_locking import lock_if_reachable
 from sparkrack.maintenance.running_units_refusal import refuse_running_units
@@ -68,10 +65,7 @@ def upgrade_switch(rack: Rack, switch: Switch, options: UpgradeOptions, screen: 
     def say(text: str) -> None:
         screen.say(f"{switch.name}: {visible(text)}")
 
-    @cache
-    def ask() -> SecretStr:
-        return options.password.resolve() if options.password else typed_password(screen, switch.name)
-
+    sticker = factory_password(screen, switch.name, options.password, say)
     try:
         folder = read_folder(options.packages.expanduser(), options.sha256)
         place = backup.folder(rack.rack, switch.name) / "upgrades"
@@ -81,7 +75,7 @@ def upgrade_switch(rack: Rack, switch: Switch, options: UpgradeOptions, screen: 
             wait = options.timeout
 
         def begin() -> tuple[SwitchUpgrade, UpgradePlan]:
-            login = find_login(switch, options.address, options.api_port, ask, replace=options.replace)
+            login = find_login(switch, options.address, options.api_port, sticker, replace=options.replace)
             work = SwitchUpgrade(switch, folder, login, place, say, options.listen, options.timeout)
             try:
                 return work, work.plan()

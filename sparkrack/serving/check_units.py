@@ -77,7 +77,9 @@ class ServeUnitsRecord(BaseModel):
     """Whether the units of a rack file fit. `reserved`: GiB of each node that its crash kernel keeps. `shared`: the
     nodes on which several units can be up."""
 
-    schema_: Literal["sparkrack.serve-units/1"] = Field("sparkrack.serve-units/1", serialization_alias="schema")
+    schema_: Literal["sparkrack.serve-units/1"] = Field(
+        "sparkrack.serve-units/1", alias="schema", serialization_alias="schema"
+    )
     file: Text
     reserved: float = 0.0
     units: tuple[UnitFitRecord, ...]
@@ -266,7 +268,9 @@ class ServeCheckRecord(BaseModel):
     """Whether a model fits, on each number of nodes that was asked for; `parameters` and `weight_bytes` are null when
     they are unknown."""
 
-    schema_: Literal["sparkrack.serve-check/1"] = Field("sparkrack.serve-check/1", serialization_alias="schema")
+    schema_: Literal["sparkrack.serve-check/1"] = Field(
+        "sparkrack.serve-check/1", alias="schema", serialization_alias="schema"
+    )
     config: Text
     parameters: int | None
     weight_bytes: int | None

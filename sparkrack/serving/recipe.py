@@ -227,7 +227,8 @@ class _Import:
         # llama-server computes what its options say, whatever the model is called.
         called = f"{taken.served} {self.main}" if kind != "llama.cpp" else ""
         proof = proof_kind(taken.computed, taken.args, called)
-        if proof != "chat" and (taken.computed == "pooling" or proof_kind(taken.computed, taken.args, "") != proof):
+        asked = taken.computed == "pooling" and taken.args.get("convert") not in ("embed", "classify")
+        if proof != "chat" and (asked or proof_kind(taken.computed, taken.args, "") != proof):
             self.notes.warn(
                 f"kind: {proof} is written, by the name of the model; write the other one where it is wrong"
             )

@@ -91,7 +91,9 @@ class SlotStatus(Record):
 class ServeStatus(Record):
     """The units of a rack, or one of them, and the slots of several units."""
 
-    schema_: Literal["sparkrack.serve-status/1"] = Field("sparkrack.serve-status/1", serialization_alias="schema")
+    schema_: Literal["sparkrack.serve-status/1"] = Field(
+        "sparkrack.serve-status/1", alias="schema", serialization_alias="schema"
+    )
     rack: str
     file: Text
     made: datetime

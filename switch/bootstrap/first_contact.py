@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
-
-from pydantic import SecretStr
 
 from core.routeros.api import ApiSession
 from core.routeros.errors import LoginError, RefusedError, SwitchError
@@ -18,8 +16,10 @@ from core.routeros.session import SessionConnection
 from switch.bootstrap.menus import FACTORY_USER, PLACEHOLDER
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
     from core.model import Switch
-    from switch.bootstrap.passwords import Password
+    from switch.bootstrap.passwords import FactoryPassword, Password
 
 SHOW_SECONDS = 5.0
 _RESET = "if this switch was reset or replaced, pass --replace-fingerprint"
@@ -74,10 +74,10 @@ def open_session(host: str, port: int, tls: str | None, user: str, password: Sec
 
 @dataclass
 class FirstContact:
-    """Finds the first working endpoint and login. Each password is tried once in any case.
+    """Finds the first working endpoint and login. Our own password is tried once in any case.
 
-    `given`: the address named by the user, with the port of its plain API. `own`: our user's password. `sticker`
-    fetches the password of the factory's user. `refused` becomes True when our user's login is refused.
+    `given`: the address named by the user, with the port of its plain API. `own`: our user's password. `sticker`:
+    that of the factory's user. `refused` becomes True when our user's login is refused.
     """
 
     switch: Switch
@@ -85,7 +85,7 @@ class FirstContact:
     api_port: int
     replace: bool
     own: Password
-    sticker: Callable[[], SecretStr]
+    sticker: FactoryPassword
     refused: bool = False
 
     def find(self) -> ServiceOffer:
@@ -113,7 +113,7 @@ class FirstContact:
                 return open_session(host, self.switch.port, pinned, self.switch.user, self.own.get())
             except LoginError:
                 self.refused = True
-        return open_session(host, self.switch.port, pinned, FACTORY_USER, self.sticker())
+        return self.sticker.log_in(partial(open_session, host, self.switch.port, pinned, FACTORY_USER))
 
     def _open_plain(self, found: str | None) -> ServiceOffer:
         try:
@@ -129,4 +129,4 @@ class FirstContact:
                 raise RefusedError((text,)) from None
             place = f"{self.given} ({self.api_port}, {self.switch.port})"
             raise SwitchError(f"nothing answers at {place}: {fault.strerror or fault}") from None
-        return open_session(self.given, self.api_port, None, FACTORY_USER, self.sticker())
+        return self.sticker.log_in(partial(open_session, self.given, self.api_port, None, FACTORY_USER))

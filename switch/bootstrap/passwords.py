@@ -5,17 +5,61 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import SecretStr
 
 from core.model.secrets import SecretError, SecretRef
+from core.routeros.errors import LoginError
 
 SHORTEST = 20
 _FEWEST = 10
 BITS = 256
+TYPED_TRIES = 3
+"""Passwords of the factory's user that are typed at most. RouterOS locks no account after failed logins: a firewall
+rule does that where one is written (MikroTik manual, 'Bruteforce prevention').
+"""
+
+Login = TypeVar("Login")
+
+
+@dataclass
+class FactoryPassword:
+    """The password of the factory's user, fetched when it is needed first. `ask` fetches one; `say` prints a line about
+    one that the switch refused. `tries`: passwords that are tried at most; one where it is not typed.
+    """
+
+    ask: Callable[[], SecretStr]
+    say: Callable[[str], None]
+    tries: int = 1
+    _known: SecretStr | None = field(default=None, init=False, repr=False)
+
+    @property
+    def accepted(self) -> SecretStr:
+        """The one that the switch has accepted. Raises SecretError before."""
+        if self._known is None:
+            raise SecretError("the password of the factory's user was not accepted yet")
+        return self._known
+
+    def log_in(self, attempt: Callable[[SecretStr], Login]) -> Login:
+        """Return the login that `attempt` makes with the password; one that the switch refuses is asked for again while
+        a try is left. Raises LoginError for the last one, SecretError, and what `attempt` raises otherwise.
+        """
+        for left in reversed(range(self.tries)):
+            # It stays known after a lost connection, and is not asked for again.
+            self._known = self._known or self.ask()
+            try:
+                return attempt(self._known)
+            except LoginError as fault:
+                self._known = None
+                if not left:
+                    raise LoginError(f"{fault}; no try left" if self.tries > 1 else str(fault)) from None
+                self.say(f"{fault}; {left} {'try' if left == 1 else 'tries'} left")
+        raise LoginError("no password was tried")
 
 
 @dataclass

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-
-from pydantic import SecretStr
 
 from core.model import SecretRef
 from core.routeros.errors import CheckError, RefusedError
@@ -16,19 +13,19 @@ from switch.bootstrap.certificates import choose
 from switch.bootstrap.context import SwitchBootstrapContext
 from switch.bootstrap.first_contact import FirstContact, ServiceOffer
 from switch.bootstrap.menus import FACTORY_USER, GATE, PLACEHOLDER
-from switch.bootstrap.passwords import Password
+from switch.bootstrap.passwords import FactoryPassword, Password
 from switch.bootstrap.steps import close, hand_over, move, renew
 from switch.preconditions import blockers
 
 
 @dataclass
 class SwitchBootstrap:
-    """First contact with a switch. `ask` fetches the password of the factory's user; it is called once at most, and not
-    at all when our own user can log in already.
+    """First contact with a switch. `sticker`: the password of the factory's user, which is not fetched when our own
+    user can log in already.
     """
 
     work: SwitchBootstrapContext
-    ask: Callable[[], SecretStr]
+    sticker: FactoryPassword
     warned: bool = field(default=False, init=False)
     """Whether the switch is ready except for the factory's user, which is enabled with a new password."""
     faults: tuple[str, ...] = field(default=(), init=False)
@@ -48,14 +45,8 @@ class SwitchBootstrap:
     def _run_steps(self, dry: bool) -> bool:
         work = self.work
         self._check_without_connection()
-        asked: list[SecretStr] = []
-
-        def sticker() -> SecretStr:
-            asked.append(self.ask())
-            return asked[-1]
-
         options = work.options
-        contact = FirstContact(work.switch, options.address, options.api_port, options.replace, work.own, sticker)
+        contact = FirstContact(work.switch, options.address, options.api_port, options.replace, work.own, self.sticker)
         work.step("find its address and log in")
         session = work.enter(contact.find())
         work.step("read its identity")
@@ -72,7 +63,7 @@ class SwitchBootstrap:
         if session.user == work.switch.user:
             work.write(session, work.needs(session).people)
         else:
-            session = hand_over(work, secured(work, session, asked[-1]), refused=contact.refused)
+            session = hand_over(work, secured(work, session, self.sticker.accepted), refused=contact.refused)
         work.step(f"set its address {work.switch.address}")
         session = move(work, session)
         work.step(f"close the logins of {FACTORY_USER}")

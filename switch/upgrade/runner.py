@@ -32,7 +32,7 @@ from core.util import regular_file
 from switch import backup
 from switch.bootstrap.first_contact import FirstContact
 from switch.bootstrap.menus import FACTORY_USER
-from switch.bootstrap.passwords import Password
+from switch.bootstrap.passwords import FactoryPassword, Password
 from switch.upgrade.differences import differences, export_diff
 from switch.upgrade.package_server import PackageServer
 from switch.upgrade.packages import PackageFile, PackageFolder
@@ -107,23 +107,15 @@ def once_answered(act: Callable[[], _Answer], timeout: float) -> _Answer:
         time.sleep(POLL_SECONDS)
 
 
-def find_login(
-    switch: Switch, address: str, api_port: int, ask: Callable[[], SecretStr], *, replace: bool
-) -> SwitchLogin:
+def find_login(switch: Switch, address: str, api_port: int, sticker: FactoryPassword, *, replace: bool) -> SwitchLogin:
     """Return the best login there is, as for a first contact: ours over the pinned certificate, else the factory's.
-    `ask` fetches the factory's password. Raises RefusedError, SwitchError or SecretError.
+    `sticker`: the factory's password. Raises RefusedError, SwitchError or SecretError.
     """
     own = Password(switch.password)
-    asked: list[SecretStr] = []
-
-    def sticker() -> SecretStr:
-        asked.append(ask())
-        return asked[-1]
-
     found = FirstContact(switch, address, api_port, replace, own, sticker).find()
     found.line.close()
     pin = switch.tls.sha256 if switch.tls and found.secure else None
-    password = asked[-1] if found.user == FACTORY_USER else own.get()
+    password = sticker.accepted if found.user == FACTORY_USER else own.get()
     return SwitchLogin(found.host, switch.port if found.secure else api_port, pin, found.user, password)
 
 

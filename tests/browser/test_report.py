@@ -31,7 +31,7 @@ LINKS = (
     DrawnLink(("spark2/1", "crs812/qsfp56-dd-1-3"), "100G", "50G", "mismatch", ("mismatch: is at 50G, wanted 100G",)),
 )
 SCENES = ("eight", "proven", "hostile")
-WIDTHS = (1280, 360)
+WIDTHS = (1280, 390, 360)
 COMPARED = {"text": 4.5, "large": 3.0}
 """The least contrast of WCAG 2.1, level AA, by size of the letters."""
 
@@ -168,8 +168,9 @@ def test_a_failed_check_leads_to_its_words(chromium: Browser, pages: dict[str, P
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("name", SCENES)
-def test_it_can_be_read(chromium: Browser, pages: dict[str, Path], name: str, dark: bool) -> None:
-    chromium.open(pages[name], dark=dark)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_can_be_read(chromium: Browser, pages: dict[str, Path], name: str, width: int, dark: bool) -> None:
+    chromium.open(pages[name], width, dark=dark)
     chromium.run("document.querySelectorAll('details').forEach(one => one.open = true)")
     ground = chromium.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, ground[4:-1].split(","))) < 200) is dark, ground

@@ -129,7 +129,7 @@ def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, made: Path) -> 
 
 
 @pytest.mark.parametrize("minute", [0, -1, *MINUTES_OF_AN_HOUR, *AFTER_MIDNIGHT])
-@pytest.mark.parametrize("width", [*WIDTHS, 390])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_it_fits_and_no_mark_of_an_axis_covers_another(
     chromium: Browser, pages: dict[int, Path], width: int, minute: int
 ) -> None:
@@ -146,8 +146,9 @@ def test_it_fits_and_no_mark_of_an_axis_covers_another(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_it_can_be_read(chromium: Browser, made: Path, dark: bool) -> None:
-    chromium.open(made, 390, dark=dark)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_can_be_read(chromium: Browser, made: Path, width: int, dark: bool) -> None:
+    chromium.open(made, width, dark=dark)
     ground = chromium.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, ground[4:-1].split(","))) < 200) is dark, ground
     texts = chromium.run(CONTRAST)

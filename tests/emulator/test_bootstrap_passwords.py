@@ -11,20 +11,22 @@ from tests import own_terminal
 from tests.emulator.bootstrap_runs import PROGRAM, MakeBox, Workdir
 from tests.emulator.raw_client import RawClient
 
+QUESTION = b"password of admin (on the sticker)"
 
-def typing(box: Workdir, secret: bytes) -> tuple[int, bytes]:
+
+def typing(box: Workdir, *secrets: bytes) -> tuple[int, bytes]:
     """At a terminal of its own, since a hidden prompt is read from there and nowhere else: exit code, what it said."""
     words = box.words(password=False)
     child, terminal = own_terminal.start([PROGRAM, *words])
-    reported, typed = b"", False
+    reported, typed = b"", 0
     while select.select([terminal], [], [], 60)[0]:
         try:
             reported += os.read(terminal, 4096)
         except OSError:  # Linux says so at the end of a terminal
             break
-        if not typed and b"password of admin (on the sticker)" in reported:
-            os.write(terminal, secret)
-            typed = True
+        if reported.count(QUESTION) > typed:
+            os.write(terminal, secrets[typed])
+            typed += 1
     code = child.wait()
     os.close(terminal)
     return code, reported
@@ -47,7 +49,23 @@ def test_asked_for_once_and_not_shown(box: Workdir) -> None:
     box.is_ready()
 
 
-def test_a_wrong_sticker_password_is_tried_once(box: Workdir) -> None:
+def test_a_mistyped_one_is_asked_for_again(box: Workdir) -> None:
+    code, reported = typing(box, b"canary-mistyped\n", box.sticker.read_bytes())
+    assert code == 0, reported.decode()
+    assert b"login as admin refused: invalid user name or password (6); 2 tries left\r\n" in reported
+    assert (box.failed_logins(), b"canary" in reported) == (1, False)
+    box.is_ready()
+
+
+def test_three_mistyped_ones_end_the_contact(box: Workdir) -> None:
+    code, reported = typing(box, *[b"canary-mistyped\n"] * 3)
+    assert (code, box.failed_logins(), box.writes()) == (1, 3, [])
+    assert [reported.count(text) for text in (QUESTION, b"2 tries left", b"1 try left")] == [3, 1, 1]
+    assert b"Error: crs812: login as admin refused: invalid user name or password (6); no try left" in reported
+    assert not box.own.exists()
+
+
+def test_a_wrong_sticker_password_that_is_kept_is_tried_once(box: Workdir) -> None:
     wrong = "canary-not-the-sticker"
     code, text = box.run("--password-env", "STICKER", password=False, STICKER=wrong)
     assert (code, box.failed_logins(), box.writes()) == (1, 1, [])

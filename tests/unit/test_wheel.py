@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -244,3 +245,32 @@ def test_plain_pyinfra_reads_what_is_installed(installed: Installed, rack: Path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert not list(project.glob("*.log"))
+
+
+UV = shutil.which("uv")
+
+
+@pytest.mark.skipif(UV is None, reason="not installed: uv")
+@pytest.mark.parametrize("source", ["the wheel", "the repository"])
+def test_uv_installs_it_as_a_tool(wheel: Path, tmp_path: Path, source: str) -> None:
+    """From the index that this machine is configured for. A machine without one is skipped, with uv's reason."""
+    given = wheel if source == "the wheel" else TOP
+    own = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin"), "NO_COLOR": "1"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RACK", "VIRTUAL"))}
+    environment = {**kept, **own, "UV_PYTHON_DOWNLOADS": "never"}
+
+    def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+
+    assert UV is not None
+    done = run(UV, "tool", "install", "--python", sys.executable, given)
+    if done.returncode and any(
+        text in done.stderr for text in ("Failed to fetch", "not found in the package registry")
+    ):
+        pytest.skip(f"no index has the dependencies: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    assert run(tmp_path / "bin/sparkrack", "--version").stdout.startswith("sparkrack, version ")
+    shown = run(UV, "tool", "run", "--python", sys.executable, "--from", given, "sparkrack", "--help")
+    assert (shown.returncode, shown.stdout.splitlines()[0]) == (0, "Usage: sparkrack [OPTIONS] COMMAND [ARGS]...")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from core.ops import run_lock
+from sparkrack.engine.subcommands import WITHIN
 from tests.unit.cli.apply_cases import CASES, OTHER, Runs
-from tests.unit.cli.rack_folder import ENVIRONMENT, NAMES, World
-from tests.unit.cli.runs import BIN
+from tests.unit.cli.rack_folder import ENVIRONMENT, NAMES, PROGRAM, World
+from tests.unit.cli.runs import BIN, REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,40 @@ def test_refused_as_a_whole(name: str, reported: str, applied: Runs) -> None:
         assert world.connected == []
     if name.startswith("held"):
         assert world.connected == ["spark1"], "no one is asked anything but the head whose lock it is"
+
+
+def last_lines(world: World) -> list[str]:
+    """What an apply prints to stderr that is not within another command."""
+    outside = {name: value for name, value in ENVIRONMENT.items() if name != WITHIN}
+    done = subprocess.run(
+        [*PROGRAM, str(world.folder), "apply", "-y"],
+        cwd=REPOSITORY,
+        env=outside,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    return done.stderr.splitlines()
+
+
+def test_the_next_step_is_the_last_line_below_the_error(tmp_path: Path) -> None:
+    world = World(tmp_path / "world", {"spark3": {"away": True}})
+    assert last_lines(world) == [
+        "Error: spark3: cannot be brought to the declared state; nothing was changed",
+        f"Next, without the hosts that are not ready: sparkrack apply --rack {world.folder}/rack.yaml --exclude spark3",
+    ]
+
+
+def test_the_lock_of_a_dead_run_of_this_machine_is_ended_next(tmp_path: Path) -> None:
+    gone = replace(OTHER, process=run_lock.new_holder("x").process.rpartition(" ")[0] + " 1", beat=run_lock.BEAT)
+    assert gone.dead
+    world = World(tmp_path / "world", lock=gone.text)
+    assert last_lines(world) == [
+        f"Error: {gone.busy}",
+        f"Next, to end the lock of the dead run: sparkrack unlock {gone.id}",
+    ]
 
 
 def test_without_any_stdin(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from core.util.event import Event, EventKind
 from roles.access import sshd_config
 from roles.docker.desired import flags_in_the_way
 from sparkrack.cli.main import sparkrack
-from sparkrack.cli.next_step import after_plan, begin, next_step, same_again
+from sparkrack.cli.next_step import after_plan, begin, next_step, print_found_steps, same_again, unlock_dead_run
 from sparkrack.engine.subcommands import WITHIN
 from tests.unit.cli.runs import command
 from tests.unit.drift.plans import machine, plan, unreachable
@@ -81,6 +81,7 @@ def calls(name: str) -> set[str]:
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    print_found_steps()
     out, err = capsys.readouterr()
     assert out == ""
     return err
@@ -107,10 +108,22 @@ def test_after_an_error_the_same_again(capsys: pytest.CaptureFixture[str]) -> No
     begin(["apply", "--limit", "spark 1"])
     same_again("when this is fixed")
     same_again("when this is fixed")
+    assert capsys.readouterr() == ("", "")
     assert printed(capsys) == "Next, when this is fixed: sparkrack apply --limit 'spark 1'\n"
     begin(["plan", "--json"])
     same_again("when this is fixed")
     assert printed(capsys) == ""
+
+
+@pytest.mark.parametrize("words", [["--rack", "my rack.yaml"], ["--rack=my rack.yaml"]])
+def test_the_lock_of_a_dead_run_is_ended_in_the_rack_that_was_named(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    begin(["serve", "use", *words, "qwen"])
+    unlock_dead_run("20260314T091500-3fa2")
+    assert printed(capsys) == (
+        "Next, to end the lock of the dead run: sparkrack unlock 20260314T091500-3fa2 --rack 'my rack.yaml'\n"
+    )
 
 
 def test_a_node_whose_sudo_wants_a_password_is_bootstrapped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +168,7 @@ def test_where_no_host_is_ready_the_same_again(capsys: pytest.CaptureFixture[str
 def test_check(option: str | None, expected: bool) -> None:
     done = CliRunner().invoke(sparkrack, ["check", "--rack", str(RACK), *([option] if option else [])])
     assert done.exit_code == 0
-    assert ("Next: sparkrack bootstrap --rack" in done.stderr) is expected
+    assert ("Next, from this file to a verified rack: sparkrack up --rack" in done.stderr) is expected
     assert "Next" not in done.stdout
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from core.util.event import EventKind
 from core.verify.report import Report
@@ -122,6 +122,14 @@ def test_the_schema_that_is_kept_is_that_of_the_model(verb: str) -> None:
         path.write_text(text)
     assert path.exists(), "UPDATE_DOCS=1 makes it"
     assert path.read_text() == text, f"{path.name} is not what the verb prints; UPDATE_DOCS=1 renews it"
+
+
+@pytest.mark.parametrize("verb", MODELS)
+def test_a_document_of_another_version_is_not_read_as_this_one(verb: str) -> None:
+    other = {"schema": f"sparkrack.{verb}/0"}
+    with pytest.raises(ValidationError) as caught:
+        MODELS[verb].model_validate(other)
+    assert [fault["type"] for fault in caught.value.errors() if fault["loc"] == ("schema",)] == ["literal_error"]
 
 
 @pytest.mark.parametrize("verb", MODELS)

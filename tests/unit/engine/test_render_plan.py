@@ -198,6 +198,7 @@ def test_the_summary_names_what_is_disturbed_and_on_which_nodes() -> None:
     second = of_roles("spark2", memory=[*many, restart("docker"), pending], driver=[*stopped, value_change("a", 1, 2)])
     switch = machine("crs812", *(("switch", effect) for effect in effects), kind="switch")
     summary = shown(plan(first, second, switch)).partition("\n\n")[0]
+    after = "reboots: spark2 (by sparkrack reboot, not by this run)"
     reboot = "reboot required: the old module is loaded (spark2)"
     assert summary.splitlines() == [
         "spark1, spark2: 27 changes each",
@@ -205,8 +206,21 @@ def test_the_summary_names_what_is_disturbed_and_on_which_nodes() -> None:
         "  driver: 5 to 6 changes; stop unit0, unit1, unit2 and 2 more",
         "crs812: in sync, 0 changes",
         "  switch: restarts cage 1 (spark1)",
+        f"{after}; restarts: ssh.service (spark1), docker (spark1, spark2); crs812: restarts cage 1 (spark1)",
         "3 hosts, 54 changes, 0 unknown",
     ]
+
+
+def test_the_summary_says_what_is_away_during_the_run() -> None:
+    many = [value_change(f"vm.setting_{at}", at, at + 1) for at in range(20)]
+    busy = restart("docker", "its settings change, which ends 3 running containers")
+    started = Event(EventKind.RESTART, subject="chrony", action=Action.START)
+    text = shown(plan(of_roles("spark1", memory=[*many, started]), of_roles("spark2", memory=[*many])))
+    assert "\nreboots: none; restarts: none\n2 hosts" in text
+    text = shown(plan(of_roles("spark1", docker=[*many, busy]), of_roles("spark2", docker=[*many, restart("docker")])))
+    assert "\nreboots: none; restarts: docker (spark1: ends 3 running containers; spark2)\n2 hosts" in text
+    text = shown(plan(of_roles("spark1", memory=many), unreachable("spark2")))
+    assert "\nreboots: none; restarts: none; unknown: spark2\n2 hosts" in text
 
 
 def test_the_summary_names_everything_that_is_restarted() -> None:

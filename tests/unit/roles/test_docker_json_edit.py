@@ -61,16 +61,16 @@ def test_drop(text: str, path: tuple[str, ...], after: str) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ('{"a": 1,}', "is no JSON: .* line 1 column"),
-        ('{"a": 1} x', "is no JSON: Extra data, line 1 column 10"),
+        ('{"a": 1,}', "is not JSON: .* line 1 column"),
+        ('{"a": 1} x', "is not JSON: Extra data, line 1 column 10"),
         ('{"a": NaN}', "NaN is not a number"),
-        ("\ufeff{}", "is no JSON"),
-        ("[]", "is no JSON object"),
-        ("null", "is no JSON object"),
+        ("\ufeff{}", "is not JSON"),
+        ("[]", "is not a JSON object"),
+        ("null", "is not a JSON object"),
         ('{"a": 1,\n"a": 1}', '"a" is there twice, the second time in line 2'),
         ('{"a": {"b": 1,\n\n"b": 2}}', '"b" is there twice, the second time in line 3'),
-        ('{"a":' * 100000, "is no JSON"),
-        ("{'a': 1}", "is no JSON"),
+        ('{"a":' * 100000, "is not JSON"),
+        ("{'a': 1}", "is not JSON"),
     ],
 )
 def test_what_is_not_an_object(text: str, fault: str) -> None:

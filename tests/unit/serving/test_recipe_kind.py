@@ -13,6 +13,8 @@ from tests.unit.serving.test_recipe_whole import LINE, SGLANG_LINE, recipe, take
         ("--runner pooling", LINE, "acme/Tiny", "embedding"),
         ("--runner pooling", LINE, "acme/Tiny-Reranker", "score"),
         ("--convert embed", LINE, "acme/Tiny", "embedding"),
+        ("--runner pooling --convert embed", LINE, "acme/Tiny", "embedding"),
+        ("--runner pooling --convert classify", LINE, "acme/Tiny", "score"),
         ("--runner generate", LINE, "acme/Tiny", None),
         ("", LINE, "acme/Tiny", None),
         ("--is-embedding", SGLANG_LINE, "acme/Tiny", "embedding"),

@@ -291,6 +291,8 @@ def test_a_row_of_the_readme_gives_each_of_its_names() -> None:
     spec.loader.exec_module(readme)
     found = readme.options(
         "| `-kvo, --kv-offload, -nkvo, --no-kv-offload` | whether (default: enabled)<br/>(env: X) |\n"
+        "| `--mmproj-auto, --no-mmproj, --no-mmproj-auto` | whether to use (default: enabled) |\n"
+        "| `--no-host` | bypass the host buffer |\n"
         "| `-fa, --flash-attn [on\\|off\\|auto]` | set use ('on', 'off') |\n"
         "| `-t, --threads N` | number (default: -1)<br/> |\n"
         "| `--temp N` | temperature (default: 0.80) |\n"
@@ -301,6 +303,10 @@ def test_a_row_of_the_readme_gives_each_of_its_names() -> None:
         "--kv-offload": "on",
         "-nkvo": "off",
         "--no-kv-offload": "off",
+        "--mmproj-auto": "on",
+        "--no-mmproj": "off",
+        "--no-mmproj-auto": "off",
+        "--no-host": "on",
     }
     assert found["--flash-attn"].choices == ("auto", "off", "on")
     assert (found["-t"].kind, found["--temp"].kind) == ("int", "float")
