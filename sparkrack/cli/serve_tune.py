@@ -28,7 +28,7 @@ from sparkrack.terminal.progress import show_progress
     "tries",
     multiple=True,
     metavar="KEY=V1,V2",
-    help="A key of the unit, such as args.max-num-seqs, env.NAME or memory, and values of it. Can be given repeatedly.",
+    help="A key of the unit, such as args.NAME, env.NAME or memory, and values of it. Can be given repeatedly.",
 )
 @click.option("--resume", is_flag=True, help="Continue the latest ledger of the unit, after a run that was ended.")
 @click.option("--dry", is_flag=True, help="Only print what would be tried, and how long it takes.")

@@ -13,7 +13,6 @@ from core.model.loader import load_text
 from core.model.yaml_editor import FileSnapshot, Scalar
 from core.util.command_error import CommandError
 from serving.options import ServedUnit, select_unit
-from sparkrack.serving.check_units import check_units
 
 MAPPINGS = ("args", "env")
 """Keys of a unit below which each name is an option or a variable; a dot is a part of the name."""
@@ -64,7 +63,7 @@ def parse_tries(words: Iterable[str]) -> tuple[Try, ...]:
         key, equals, values = word.partition("=")
         first, _, rest = key.partition(".")
         if not equals or not values:
-            raise CommandError(f"--try {printable_line(word)}: write KEY=VALUE,VALUE, like args.max-num-seqs=4,8")
+            raise CommandError(f"--try {printable_line(word)}: write KEY=VALUE,VALUE, like memory=0.80,0.85")
         if key not in KEYS and not (first in MAPPINGS and rest):
             known = ", ".join((*(f"{name}.NAME" for name in MAPPINGS), *KEYS))
             raise CommandError(f"--try {printable_line(key)}: is not a key that is tuned; write one of {known}")
@@ -109,11 +108,7 @@ def candidate(snapshot: FileSnapshot, rack: Rack, name: str, tried: Try) -> Cand
         return Candidate(tried, refused="it is what rack.yaml declares")
     try:
         text = snapshot.with_value(tried.place(name), tried.value).data.decode()
-        changed = load_text(text, str(snapshot.path))
+        load_text(text, str(snapshot.path))
     except ConfigError as error:
         return Candidate(tried, refused=printable_line("; ".join(map(str, error.faults))))
-    unit = select_unit(changed, name)
-    (fit,) = check_units(changed, [unit], None).units
-    if fit.fits == "no":
-        return Candidate(tried, refused=printable_line(f"does not fit: {fit.reason}"))
     return Candidate(tried, text)

@@ -72,7 +72,7 @@ def test_what_would_be_tried_is_shown_and_nothing_is_changed(tuned: TuneRack) ->
 
 
 KILLS = {
-    "after ledger begun, 1": DECLARED,
+    "after ledger started, 1": DECLARED,
     "after down, 1": DECLARED,
     "after apply, 1": DECLARED,
     "after ledger judged, 1": DECLARED,
