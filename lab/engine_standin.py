@@ -42,7 +42,11 @@ long generations), `prefill` (completions hang behind a long prompt), `completio
 /v1/chat/completions does not), `wrong` (another answer), `slow` (a stream stops after its first part), `status`
 (completions get the HTTP status in the file), `old` (metrics of SGLang 0.5.4), `garbage` (its content is the text of
 each answer), `pooled` (its content is what is wrong with embeddings and scores: nan, null, constant, zero, far,
-dimension, short or text), `no-template` (the model has no chat template), `sockets` (NCCL does not use RDMA). The key
+dimension, short or text), `no-template` (the model has no chat template), `sockets` (NCCL does not use RDMA).
+
+STANDIN_TUNED is what a setting of the unit does: seconds that each request takes, or `garbage` (each answer is one),
+and after some requests `hangs` (no further answer), `ends` (the engine ends) or `eats` (MemAvailable of the node is
+2 GiB until the engine ends, in the file STANDIN_MEMINFO). The key
 of the API, VLLM_API_KEY or `api-key` in SGLang's file of options, guards /v1, as in the real engines. Standard library
 only.
 """
@@ -78,6 +82,9 @@ CHECK_MODEL = "STANDIN_NO_MODEL" not in os.environ
 """Outside of a container the path of the model names no folder."""
 RAY = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")  # noqa: S108 - as in Ray
 """The file in which the head of Ray has its address."""
+TUNED = os.environ.get("STANDIN_TUNED", "")
+TUNED_REQUESTS = 8
+"""Requests after which `hangs`, `ends` and `eats` are so: a start is proven by fewer."""
 ANSWERS = {"2+2=": "4, as is 1+3="}
 DIMENSION = 64
 """Numbers of an embedding where the model has no configuration."""
@@ -337,6 +344,11 @@ def other_worker(given: argparse.Namespace) -> None:
 # The parent process: API and engine
 
 
+def available_memory(gib: int) -> None:
+    """Have /proc/meminfo of the node say how much memory is available."""
+    Path(os.environ["STANDIN_MEMINFO"]).write_text(f"MemAvailable: {gib * 1024**2} kB\n")
+
+
 class StandInEngine:
     """The worker process of this node and, on the head, the requests to it."""
 
@@ -349,11 +361,14 @@ class StandInEngine:
         )
         self.lock, self.counting = threading.Lock(), threading.Lock()
         self.tokens = self.requests = 0
+        self.asked = 0
         self.steps = self.used = 0
         """Tokens of SGLang's realtime counter, and those in the cache."""
 
     def end(self, code: int) -> None:
         """End in order: the shared memory goes."""
+        if TUNED == "eats":
+            available_memory(100)
         self.worker.kill()
         self.shm.unlink(missing_ok=True)
         os._exit(code)
@@ -406,7 +421,23 @@ class StandInEngine:
         requests = {running: 0, waiting: self.requests} if prefill else {running: self.requests, waiting: 0}
         return found | {"num_used_tokens": self.used} | requests
 
+    def take_setting(self) -> None:
+        """Be as slow, or as bad, as the setting that is tried makes it."""
+        with self.counting:
+            self.asked += 1
+        if TUNED.replace(".", "").isdigit():
+            time.sleep(float(TUNED))
+        if self.asked <= TUNED_REQUESTS:
+            return
+        if TUNED == "ends":
+            self.end(1)
+        if TUNED == "eats":
+            available_memory(2)
+        while TUNED == "hangs":
+            time.sleep(0.05)
+
     def step(self) -> bool:
+        self.take_setting()
         assert self.worker.stdin  # noqa: S101 - a pipe
         assert self.worker.stdout  # noqa: S101 - a pipe
         if self.given.engine == "sglang" and self.requests == 1:  # its loop takes no other one before this is computed
@@ -513,6 +544,8 @@ class StandInApi(BaseHTTPRequestHandler):
         return {"system_fingerprint": self.engine.given.model}
 
     def _text(self, right: str) -> str:
+        if TUNED == "garbage":
+            return "!" * 40
         garbage = FAULTS / "garbage"
         return garbage.read_text() if garbage.exists() else right
 

@@ -29,6 +29,8 @@ from core.model.errors import Path as Place
 from core.util import regular_file
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+Scalar = str | bool | int | float
+"""A value of YAML that is neither a list nor a mapping."""
 _AGAIN = "look at it, then run again"
 
 
@@ -39,12 +41,26 @@ class FileSnapshot:
     path: Path
     data: bytes
 
-    def changed(self, place: Place, value: str) -> FileSnapshot:
-        """Return the snapshot with another text at `place`, and write nothing. Raises ConfigError as `put` does."""
+    def changed(self, place: Place, value: Scalar) -> FileSnapshot:
+        """Return the snapshot with another value at `place`, and write nothing. Raises ConfigError as `put` does."""
         return FileSnapshot(self.path, self._changed(place, value))
 
-    def put(self, place: Place, value: str) -> FileSnapshot:
-        """Set the text at `place`, a value that is in the file, and give the new snapshot.
+    def with_value(self, place: Place, value: Scalar) -> FileSnapshot:
+        """Return the snapshot with a value at `place`, which is replaced or added, and write nothing. Raises
+        ConfigError as `put` and `with_entries` do.
+        """
+        node: Node | None = self._compose(self.data.decode())
+        for key in place:
+            node = _child_node(node, key) if node else None
+        if node is not None:
+            return self.changed(place, value)
+        entries: Any = value
+        for key in reversed(place):
+            entries = {key: entries}
+        return self.with_entries(entries)
+
+    def put(self, place: Place, value: Scalar) -> FileSnapshot:
+        """Set the value at `place`, one that is in the file, and give the new snapshot.
 
         The file is replaced as a whole or not at all, with its mode, and a symbolic link to it stays one.
         Raises ConfigError, with the line, when there is no such value, when it is no single word, or when the
@@ -69,10 +85,7 @@ class FileSnapshot:
         or when the file has a form that takes no further lines.
         """
         text = self.data.decode()
-        try:
-            node = YAML(typ="base", pure=True).compose(text)
-        except YAMLError:
-            raise self._edit_error(None, (), "is not sound YAML", "see the output of sparkrack check") from None
+        node = self._compose(text)
         if node is None:
             raise self._edit_error(None, (), "is empty", "write it with sparkrack init")
         before = yaml_reader.parse(text).data
@@ -121,7 +134,15 @@ class FileSnapshot:
         column = start.column if isinstance(node, MappingNode) else node.start_mark.column
         added.append((begin, _block(value, column)))
 
-    def _changed(self, place: Place, value: str) -> bytes:
+    def _compose(self, text: str) -> Node | None:
+        """Return the nodes of the file, None of an empty one. Raises ConfigError."""
+        try:
+            found: Node | None = YAML(typ="base", pure=True).compose(text)
+        except YAMLError:
+            raise self._edit_error(None, (), "is not sound YAML", "see the output of sparkrack check") from None
+        return found
+
+    def _changed(self, place: Place, value: Scalar) -> bytes:
         text = self.data.decode()
         node = self._find_scalar(text, place)
         start, end = node.start_mark.index, node.end_mark.index
@@ -136,13 +157,9 @@ class FileSnapshot:
         return new.encode()
 
     def _find_scalar(self, text: str, place: Place) -> ScalarNode:
-        try:
-            node = YAML(typ="base", pure=True).compose(text)
-        except YAMLError:
-            raise self._edit_error(None, (), "is not sound YAML", "see the output of sparkrack check") from None
-        line = 1
+        node, line = self._compose(text), 1
         for depth, key in enumerate(place):
-            below = _child_node(node, key)
+            below = _child_node(node, key) if node else None
             if below is None:
                 raise self._edit_error(line, place[: depth + 1], "is not in the file", "write it there with any value")
             node, line = below, below.start_mark.line + 1
@@ -236,8 +253,10 @@ def _key_value(node: Node) -> Any:
     return yaml_reader.plain(node.value) if isinstance(node, ScalarNode) and node.style is None else node.value
 
 
-def _spelled(node: ScalarNode, value: str) -> str:
-    """`value` in the quotes that were there, or in such as it needs."""
+def _spelled(node: ScalarNode, value: Scalar) -> str:
+    """`value` as YAML has it, a text in the quotes that were there, or in such as it needs."""
+    if not isinstance(value, str):
+        return json.dumps(value)
     if node.style is None and _PLAIN.fullmatch(value) and yaml_reader.plain(value) == value:
         return value
     if node.style == "'" and value.isprintable():
@@ -246,7 +265,7 @@ def _spelled(node: ScalarNode, value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _set_value(data: Any, place: Place, value: str) -> None:
+def _set_value(data: Any, place: Place, value: Scalar) -> None:
     for key in place[:-1]:
         data = data[key]
     data[place[-1]] = value

@@ -37,6 +37,7 @@ from sparkrack.cli.serve_import import import_unit
 from sparkrack.cli.serve_logs import logs
 from sparkrack.cli.serve_start_stop import recreate, restart, start, stop, use
 from sparkrack.cli.serve_status import status
+from sparkrack.cli.serve_tune import tune
 from sparkrack.serving.check_units import WeightSource, check_units, model_record, recorded_model
 from sparkrack.serving.render_check import COUNTS, show_model, show_units
 
@@ -60,7 +61,7 @@ def serve() -> None:
     """Start, stop and watch served models, and know before whether they fit, what would run, and with which options."""
 
 
-for _command in (start, stop, restart, recreate, use, status, logs, bench, calibrate, import_unit, export_unit):
+for _command in (start, stop, restart, recreate, use, status, logs, bench, tune, calibrate, import_unit, export_unit):
     serve.add_command(_command)
 
 

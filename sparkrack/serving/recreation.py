@@ -25,9 +25,7 @@ class UnitRecreation:
         """Return whether a completion has proven the unit with the declared files. Raises CoordinatorError."""
 
         previous = PreviousVersion(self.work.rack, self.work.unit, session.shells)
-        if not self._keep(session, previous, session.first_status(0), "nothing was changed"):
-            return False
-        if not self.work.stop(session):
+        if not self._stopped(session, previous):
             return False
         applied = self._apply(session, previous)
         if applied and self._started(session):
@@ -37,6 +35,23 @@ class UnitRecreation:
             session.screen.warn(f"ended during apply; {self.work.left()}")
             return False
         return self._go_back(session, previous, applied=applied)
+
+    def attempt(self, session: UnitSession) -> bool:
+        """Return whether a completion has proven the unit with the declared files, which `keep` keeps. It does not go
+        back: the version that served before stays the one that is kept. Raises CoordinatorError.
+        """
+        previous = PreviousVersion(self.work.rack, self.work.unit, session.shells)
+        return self._stopped(session, previous) and self._apply(session, previous) and self._started(session)
+
+    def keep(self, session: UnitSession) -> bool:
+        """Keep the files with which the unit serves now as its previous version of a later time."""
+        previous = PreviousVersion(self.work.rack, self.work.unit, session.shells)
+        return self._keep(session, previous, session.first_status(0), "the unit serves")
+
+    def _stopped(self, session: UnitSession, previous: PreviousVersion) -> bool:
+        """Keep the files of a unit that serves, then stop it."""
+        kept = self._keep(session, previous, session.first_status(0), "nothing was changed")
+        return kept and self.work.stop(session)
 
     def _keep(self, session: UnitSession, previous: PreviousVersion, now: CoordinatorStatus, then: str) -> bool:
         """Keep the files of a unit that a completion has proven. `then`: the state of things if that fails."""

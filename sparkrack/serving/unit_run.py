@@ -40,7 +40,7 @@ SLACK_SECONDS = 60
 
 ANSWERS = ("completion_s", "embedding_s", "ranking_s")
 """Figures of the latest answer, by the kind of the unit."""
-ENDING = ("stop", "restart", "recreate", "use")
+ENDING = ("stop", "restart", "recreate", "use", "tune")
 """What ends the processes of a unit on purpose."""
 
 
@@ -73,19 +73,23 @@ class UnitRun:
 
         Raises CommandError for a lock that is taken, and a coordinator that gives no answer or refuses.
         """
+        with hold_rack(self.rack, verb, self.unit, self._screen) as held:
+            return self.within(held, verb, *steps)
+
+    def within(self, held: ServeRun, verb: str, *steps: Callable[[UnitSession], bool]) -> bool:
+        """Run steps as `locked` does, in a run that holds the lock."""
         nodes = self.unit.ranks(self.rack.nodes)
         at = gateway_node(self.rack)
-        with hold_rack(self.rack, verb, self.unit, self._screen) as held:
-            held.screen.phase(f"{verb} unit {self.unit.name}", nodes)
-            # A node is contacted by the first command that it is to run: of most verbs only the head.
-            with open_shells(self.rack, {*nodes, at} if at else nodes, ANSWER_SECONDS) as shells:
-                coordinator = UnitCoordinator(self.rack, self.unit, shells[nodes[0]])
-                session = UnitSession(coordinator, held, shells, UnitGateway(self.unit, at, shells[at]) if at else None)
-                try:
-                    return all(step(session) for step in steps)
-                except CoordinatorError as fault:
-                    held.run.fail(coordinator.head, str(fault))
-                    raise CommandError(str(fault)) from None
+        held.screen.phase(f"{verb} unit {self.unit.name}", nodes)
+        # A node is contacted by the first command that it is to run: of most verbs only the head.
+        with open_shells(self.rack, {*nodes, at} if at else nodes, ANSWER_SECONDS) as shells:
+            coordinator = UnitCoordinator(self.rack, self.unit, shells[nodes[0]])
+            session = UnitSession(coordinator, held, shells, UnitGateway(self.unit, at, shells[at]) if at else None)
+            try:
+                return all(step(session) for step in steps)
+            except CoordinatorError as fault:
+                held.run.fail(coordinator.head, str(fault))
+                raise CommandError(str(fault)) from None
 
     def start(self, anyway: bool, timeout: int | None, patience: float = 0) -> Callable[[UnitSession], bool]:
         """Return the step that starts the unit and waits. `patience`: seconds for the coordinator to answer at all."""
@@ -201,16 +205,16 @@ class ServeRun:
 
 @contextmanager
 def hold_rack(
-    rack: Rack, verb: str, unit: ServedUnit, screen: Screen, others: Sequence[ServedUnit] = ()
+    rack: Rack, verb: str, unit: ServedUnit, screen: Screen, others: Sequence[ServedUnit] = (), starts: int = 1
 ) -> Iterator[ServeRun]:
     """Hold the lock of the rack for a unit, with journal and progress. Raises CommandError when it is taken.
 
-    `others`: units that stop or start as well.
+    `others`: units that stop or start as well. `starts`: how often the unit may be stopped and started.
     """
 
     # The coordinator exports until when a unit that starts may take, by which the alerts wait.
     silences = silences_of_units([one.name for one in (unit, *others)] if verb in ENDING else [])
-    seconds = sum(2 * (_stop_seconds(one) + _start_seconds(one)) for one in (unit, *others))
+    seconds = starts * sum(2 * (_stop_seconds(one) + _start_seconds(one)) for one in (unit, *others))
     with recorded_run(rack, f"serve: {verb.capitalize()} the unit") as run:
         own = run.begin(f"{verb} of unit {unit.name} on {', '.join(unit.ranks(rack.nodes))}")
         screen.phase("take the lock of the rack")

@@ -1,0 +1,104 @@
+"""`sparkrack serve tune`: try values of a unit one after the other, and keep those that make it faster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from core.util.command_error import CommandError
+from core.util.tables import print_whole
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import rack_option
+from sparkrack.cli.serve_start_stop import unit_argument
+from sparkrack.serving.tune_ledger import TuneLedger
+from sparkrack.serving.tune_tries import Candidate, parse_tries, shown_value
+from sparkrack.serving.unit_tune import UnitTune
+from sparkrack.terminal.progress import show_progress
+
+
+@click.command()
+@unit_argument
+@click.option(
+    "--try",
+    "tries",
+    multiple=True,
+    metavar="KEY=V1,V2",
+    help="A key of the unit, such as args.NAME, env.NAME or memory, and values of it. Can be given repeatedly.",
+)
+@click.option("--resume", is_flag=True, help="Continue the latest ledger of the unit, after a run that was ended.")
+@click.option("--dry", is_flag=True, help="Only print what would be tried, and how long it takes.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@rack_option
+def tune(unit: str, tries: tuple[str, ...], resume: bool, dry: bool, yes: bool, rack: Path) -> None:
+    """Try values of a unit, one change at a time, and keep those with which it is faster.
+
+    \b
+      sparkrack serve tune qwen --try args.max-num-batched-tokens=4096,8192 --try memory=0.85 --dry
+      sparkrack serve tune qwen --try args.max-num-batched-tokens=4096,8192 --try memory=0.85
+      sparkrack serve tune qwen --resume
+
+    First the unit is recreated as rack.yaml declares it, and measured three times, as by `serve bench --quick`. Then
+    each value is tried as by `serve recreate`: gates, start, proof, three measurements. It is kept and written to
+    rack.yaml if the median is better by more than the runs before differ. Else the unit goes back. A value that `check`
+    refuses is not tried.
+
+    A trial ends at a wrong answer, a hang, an end of the engine, a line of the memory guard or of a GPU fault, and
+    where a node has less than 1 GiB above the floor of the guard left. After a GPU fault no further value is tried.
+
+    The unit does not serve its clients meanwhile. Each step is in a ledger on this machine. Ctrl-C ends the trial and
+    brings the unit back; after a kill, --resume or `serve recreate` do.
+
+    Exit 0 when all values are judged and the unit serves as rack.yaml declares it, else 1.
+    """
+    if bool(tries) == resume:
+        raise click.UsageError("name values with --try, or continue with --resume")
+    with show_progress(silent=False) as screen:
+        work = UnitTune(rack, unit, screen)
+        earlier = work.resume() if resume else None
+        wanted = earlier.open_tries if earlier else parse_tries(tries)
+        found = work.candidates(wanted)
+        for line in _plan(unit, found, work.expected_time(found)):
+            screen.say(line)
+        if not resume and all(one.refused for one in found):
+            raise CommandError("nothing can be tried")
+        if dry:
+            sys.exit(0)
+        if not yes:
+            screen.require_consent("Do this?")
+        ledger = earlier or work.begin(wanted)
+        done = work.run(ledger)
+    _show(ledger)
+    if not done:
+        next_step(["sparkrack", "serve", "tune", unit, "--resume"], "tries what is left", rack=rack)
+    sys.exit(0 if done else 1)
+
+
+def _plan(unit: str, found: Sequence[Candidate], expected: str) -> list[str]:
+    values = [f"  {one.tried}{f': not tried: {one.refused}' if one.refused else ''}" for one in found]
+    return [f"tune unit {unit}, which does not serve its clients meanwhile: {expected}", *values]
+
+
+def _show(ledger: TuneLedger) -> None:
+    """Print how each value was judged."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("value", "tokens/s of each run", "start", "memory left", "judged"):
+        table.add_column(title, justify="right" if title in ("start", "memory left") else "left", no_wrap=True)
+    for one in ledger.judged:
+        table.add_row(
+            f"{one.key}={shown_value(one.value)}" if one.key else "as declared",
+            " ".join(f"{speed:.2f}" for speed in one.tokens_s) or "-",
+            "-" if one.start_s is None else f"{one.start_s:.0f} s",
+            "-" if one.memory_left is None else f"{one.memory_left:.1f} GiB",
+            ": ".join(filter(None, (one.verdict, one.cause, one.reason))),
+        )
+    print_whole(Console(highlight=False), table)
+    for tried in ledger.open_tries:
+        click.echo(f"{tried}: not tried")
+    if ledger.ended and ledger.ended.reason:
+        click.echo(f"ended: {ledger.ended.reason}", err=True)
+    click.echo(f"ledger: {ledger.path}")

@@ -1,0 +1,54 @@
+"""How fast a unit is, for `sparkrack serve tune`: the figures of the short measurement of `serve bench`, one a run."""
+
+from __future__ import annotations
+
+from statistics import geometric_mean
+
+from core.model import Rack
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import UnreachableError
+from core.util.screen import Screen
+from serving.engines.bench_tool import BenchCase, cases
+from serving.options import ServedUnit
+from serving.unit_kinds import pools
+from sparkrack.serving import bench_pooled, bench_record
+from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, bench_tool, measure
+
+Matrix = list[tuple[BenchCase, str]]
+
+
+def short_matrix(unit: ServedUnit) -> Matrix:
+    """Return the short measurement of a unit. Raises BenchError where it cannot be measured."""
+    bench_tool(unit)
+    matrix = list((bench_pooled.cases if pools(unit) else cases)(unit.context, unit.sequences, quick=True))
+    if all(reason for _, reason in matrix):
+        raise BenchError(f"unit {unit.name} can serve no measurement: {matrix[0][0]} {matrix[0][1]}")
+    return matrix
+
+
+def measure_speed(rack: Rack, unit: ServedUnit, screen: Screen) -> float:
+    """Measure a running unit once; return its tokens, or items of a unit that pools, a second.
+
+    Raises BenchError when a measurement fails, or a request of it.
+    """
+    matrix, head = short_matrix(unit), unit.ranks(rack.nodes)[0]
+    try:
+        with open_shells(rack, [head], CALL_SECONDS + ANSWER_SECONDS) as shells:
+            record = measure(rack, UnitHead(unit, head, shells[head]), "quick", matrix, screen)
+    except UnreachableError as fault:
+        raise BenchError(str(fault)) from None
+    if not record.complete:
+        raise BenchError(next((one.reason for one in record.cases if one.state == "failed"), "nothing was measured"))
+    return geometric_mean(
+        one.output_throughput or one.item_throughput or 0.0 for one in record.cases if one.state == "measured"
+    )
+
+
+def usual_seconds(rack: Rack, unit: ServedUnit) -> float | None:
+    """Return the seconds of one measurement by the baseline of `serve bench --quick`, None without one."""
+    try:
+        found = bench_record.read_baseline(rack.rack, unit.name, "quick")
+    except bench_record.BaselineError:
+        return None
+    measured = [one for one in found.cases if one.output_throughput] if found else []
+    return sum(one.requests * one.output_tokens / (one.output_throughput or 1) for one in measured) or None

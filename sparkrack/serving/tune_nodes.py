@@ -1,0 +1,74 @@
+"""What the nodes of a unit show during a trial of `sparkrack serve tune`: memory that is left, and faults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event, Thread
+
+from core.model import Rack
+from core.model.errors import printable_line
+from core.ssh.node_shells import ScriptError, open_shells, script_output
+from core.ssh.root_shell import RootShell
+from core.util import resources
+from serving.options import ServedUnit
+
+ANSWER_SECONDS = 20
+EVERY_SECONDS = 2.0
+"""Seconds between two questions for the memory that is left."""
+
+
+class TrialNodes:
+    """The nodes of a unit during one trial.
+
+    `left`: the least GiB that were available on each. `kernel`: after the trial, the lines of the kernels' logs since
+    it began. `unknown`: why a node gave no answer at the latest question; empty when each has answered.
+    """
+
+    def __init__(self, shells: Mapping[str, RootShell]) -> None:
+        self._shells = shells
+        self._script = resources.shell_text("sparkrack.serving", "files/tune-node.sh")
+        self._begun: dict[str, str] = {}
+        self.left: dict[str, float] = {}
+        self.kernel = self.unknown = ""
+
+    def ask_all(self, *, kernel: bool = False) -> None:
+        """Ask each node. `kernel`: also for the lines of its kernel's log since the first question."""
+        found, unknown = [], []
+        for node in self._shells:
+            words = [self._begun[node]] if kernel and node in self._begun else []
+            try:
+                answer = script_output(self._shells, node, "tune-node", self._script, words).splitlines()
+            except ScriptError as fault:
+                unknown.append(str(fault))
+                continue
+            if len(answer) < 2 or not all(re.fullmatch(r"[0-9]{1,15}", one) for one in answer[:2]):
+                unknown.append(f"{node}: /proc/meminfo has no MemAvailable")
+                continue
+            self._begun.setdefault(node, answer[0])
+            gib = int(answer[1]) / 1024**2
+            self.left[node] = min(gib, self.left.get(node, gib))
+            found += [printable_line(f"{node}: {one}") for one in answer[2:] if one]
+        self.kernel, self.unknown = "; ".join(found), "; ".join(unknown)
+
+
+@contextmanager
+def watched_nodes(rack: Rack, unit: ServedUnit) -> Iterator[TrialNodes]:
+    """Ask the nodes of a unit every two seconds during the block, and for their kernels' logs after it."""
+    with open_shells(rack, unit.ranks(rack.nodes), ANSWER_SECONDS) as shells:
+        nodes, ended = TrialNodes(shells), Event()
+        nodes.ask_all()
+
+        def ask_until_ended() -> None:
+            while not ended.wait(EVERY_SECONDS):
+                nodes.ask_all()
+
+        thread = Thread(target=ask_until_ended, daemon=True)
+        thread.start()
+        try:
+            yield nodes
+        finally:
+            ended.set()
+            thread.join()
+            nodes.ask_all(kernel=True)

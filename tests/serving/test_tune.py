@@ -1,0 +1,120 @@
+"""`serve tune` with real coordinators, agents and scripts of the nodes: what is kept, and what is after kill -9."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.serving.serving_rack import ServingRack
+from tests.serving.tune_rack import BETTER, DECLARED, KEY, WORSE, TuneRack, finished
+
+
+@pytest.fixture
+def tuned(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> TuneRack:
+    """A unit that serves with what rack.yaml declares."""
+    # The probe needs no second of what the engine takes for a request, and a hang is over soon.
+    rack.up(times={"probe_interval": 2.0, "probe_limit": 4.0, "drain": 3.0})
+    made = TuneRack(rack, monkeypatch)
+    rack.start()
+    return made
+
+
+def test_of_six_values_the_better_one_is_kept_and_the_ledger_tells_each(tuned: TuneRack) -> None:
+    before = tuned.file.read_text()
+    code, output = finished(tuned.tune("--try", f"{KEY}=garbage,{WORSE},hangs,{BETTER},ends,eats"))
+    assert code == 0, output
+    assert tuned.verdicts() == {
+        "": ("baseline", ""),
+        "garbage": ("failed", "answer"),
+        WORSE: ("not better", ""),
+        "hangs": ("failed", "hang"),
+        BETTER: ("kept", ""),
+        "ends": ("failed", "end"),
+        "eats": ("failed", "memory"),
+    }, output
+    tuned.whole_with(BETTER)
+    assert tuned.file.read_text() == before.replace(f"STANDIN_TUNED: '{DECLARED}'", f"STANDIN_TUNED: '{BETTER}'")
+    assert not tuned.file.with_suffix(".tune").exists()
+    ledger = tuned.ledger()
+    by_value = {str(one.value): one for one in ledger.judged}
+    assert len(by_value[BETTER].tokens_s) == len(by_value[WORSE].tokens_s) == 3
+    assert by_value["ends"].before == by_value[BETTER].tokens_s, "what was kept is what later values are compared with"
+    assert ledger.ended
+    assert ledger.ended.serves
+
+
+def test_a_fault_of_a_gpu_ends_all_trials(tuned: TuneRack) -> None:
+    script = tuned.rack.folder / "tool.py"
+    xid = "NVRM: Xid (PCI:000f:01:00): 79, pid=1, GPU has fallen off the bus."
+    line = f"if {BETTER} * count * 1.5 > took: open(os.environ['NODE'] + '/kernel.log', 'a').write({xid!r})\n"
+    script.write_text(script.read_text().replace("found = {", f"{line}found = {{", 1))
+    code, output = finished(tuned.tune("--try", f"{KEY}={BETTER},{WORSE}"))
+    assert code == 1, output
+    assert tuned.verdicts() == {"": ("baseline", ""), BETTER: ("failed", "driver")}, output
+    assert [one.value for one in tuned.ledger().open_tries] == [WORSE]
+    tuned.whole_with(DECLARED)
+
+
+def test_what_would_be_tried_is_shown_and_nothing_is_changed(tuned: TuneRack) -> None:
+    before = {path: path.read_bytes() for path in (tuned.file, *(node.unit_file for node in tuned.rack.nodes))}
+    generation = tuned.rack.record()["generation"]
+    done = tuned.dry("--try", f"{KEY}={BETTER},{DECLARED}", "--try", "args.no-such-option=1")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("tune unit toy, which does not serve its clients meanwhile: ")
+    assert lines[1:3] == [f"  {KEY}={BETTER}", f"  {KEY}={DECLARED}: not tried: it is what rack.yaml declares"]
+    assert lines[3].startswith("  args.no-such-option=1: not tried: ")
+    assert "no-such-option" in lines[3].partition("not tried: ")[2]
+    assert {path: path.read_bytes() for path in before} == before
+    assert tuned.rack.record()["generation"] == generation
+    assert not (tuned.rack.folder / "state/sparkrack/served/tune").exists()
+
+
+KILLS = {
+    "after ledger started, 1": DECLARED,
+    "after down, 1": DECLARED,
+    "after apply, 1": DECLARED,
+    "after ledger judged, 1": DECLARED,
+    "after down, 2": DECLARED,
+    "before begin on spark2, 2": DECLARED,
+    "after apply, 2": DECLARED,
+    "after up, 2": DECLARED,
+    "after ledger run, 4": DECLARED,
+    "before rack.yaml, 1": DECLARED,
+    "after rack.yaml, 1": BETTER,
+    "after keep on spark1, 4": BETTER,
+    "before ledger judged, 2": BETTER,
+    "after ledger judged, 2": BETTER,
+    "after down, 3": BETTER,
+    "before ledger ended, 1": BETTER,
+}
+"""What rack.yaml has after a kill -9 of `serve tune` at a step; the second `up` is that of the better value."""
+ALWAYS = ("after apply, 2", "after ledger run, 4", "after rack.yaml, 1")
+"""The others are in `make soak`."""
+
+
+@pytest.mark.parametrize("at", [one if one in ALWAYS else pytest.param(one, marks=pytest.mark.soak) for one in KILLS])
+def test_a_killed_run_leaves_what_was_declared_or_kept(tuned: TuneRack, at: str) -> None:
+    words = ("--try", f"{KEY}={BETTER},garbage")
+    code, output = finished(tuned.tune(*words, at=at))
+    assert code == -signal.SIGKILL, output
+    assert tuned.declared() == KILLS[at]
+    tuned.unlock()
+    code, output = finished(tuned.declare_again())
+    assert code == 0, output
+    tuned.whole_with(KILLS[at])
+    code, output = finished(tuned.tune("--resume"))
+    assert code == 0, output
+    assert tuned.verdicts() == {"": ("baseline", ""), BETTER: ("kept", ""), "garbage": ("failed", "answer")}, output
+    tuned.whole_with(BETTER)
+
+
+def test_a_killed_run_is_resumed_at_once(tuned: TuneRack) -> None:
+    code, output = finished(tuned.tune("--try", f"{KEY}={BETTER}", at="after up, 2"))
+    assert code == -signal.SIGKILL, output
+    tuned.unlock()
+    code, output = finished(tuned.tune("--resume"))
+    assert code == 0, output
+    assert tuned.verdicts() == {"": ("baseline", ""), BETTER: ("kept", "")}, output
+    tuned.whole_with(BETTER)

@@ -1,0 +1,192 @@
+"""A rack on which `serve tune` tries values of a variable: real coordinators, agents and engine stand-ins.
+
+`apply` is a stand-in: it writes the variable of the rack file that it is given into the environment of the container,
+as test_recreate.py describes. So is the measuring tool in the container: it asks the engine over HTTP, as the real one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner, Result
+
+from core.model import load
+from serving.options import served_units
+from serving.programs import FOLDER
+from sparkrack.cli.main import sparkrack
+from sparkrack.serving.tune_ledger import TuneLedger, last_ledger
+from tests.serving.serving_rack import PATIENCE, ServingRack
+from tests.serving.test_recreate import RecreateRack
+from tests.unit.model.serving_racks import put, text, unit
+
+KEY = "env.STANDIN_TUNED"
+DECLARED, BETTER, WORSE = "0.5", "0.05", "1"
+"""Seconds that the engine takes for each request."""
+SSH = """\
+#!/bin/sh
+export NODE="$NODES/$3" PATH="$NODES/tools:$PATH"
+sed -u "s#/etc/sparkrack/serve#$NODE/etc#g; s#/etc/systemd/system#$NODE/etc#g; s#{folder}#$NODES/programs#g
+s#/var/lib/sparkrack/serve#$NODE/state#g; s#/run/sparkrack#$NODE/run#g; s#/tmp/sparkrack-bench#$NODE/bench#g
+s#/proc/meminfo#$NODE/meminfo#g" |
+    exec ip netns exec "$PREFIX$(cat "$NODE/rank")" sh
+"""
+DOCKER = """\
+#!/bin/sh
+case $1 in
+inspect) echo "$(cat "$NODE/service/pid") sha256:{id}" ;;
+exec)
+    VLLM_API_KEY=$(cat "$NODE/etc/unit.key")
+    export VLLM_API_KEY
+    shift 2
+    exec "$@" ;;
+esac
+""".replace("{id}", "ab" * 32)
+TOOL = """\
+import json, os, sys, time, urllib.request
+words = dict(zip(sys.argv, sys.argv[1:]))
+count, length = int(words["--num-prompts"]), int(words["--random-output-len"])
+begun = time.monotonic()
+for _ in range(count):
+    body = json.dumps({"model": "toy", "prompt": "2+2="}).encode()
+    request = urllib.request.Request(words["--base-url"] + "/v1/completions", body)
+    request.add_header("Authorization", "Bearer " + os.environ["OPENAI_API_KEY"])
+    urllib.request.urlopen(request).read()
+took = time.monotonic() - begun
+found = {"completed": count, "failed": 0, "total_output_tokens": count * length}
+found |= {"output_throughput": count * length / took}
+found |= {name: 1.0 for name in ("median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")}
+with open(os.path.join(words["--result-dir"], words["--result-filename"]), "w") as file:
+    json.dump(found, file)
+"""
+PYTHON = """\
+#!/bin/sh
+case $2 in "import importlib.metadata"*) echo 0.19.1 ;; *) exec {python} "$@" ;; esac
+"""
+APPLY = """\
+import os, pathlib, subprocess, sys
+from core.model import load
+from serving.options import served_units
+top, prefix, words = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+environment = served_units(load(words[words.index("--rack") + 1]))["toy"].env
+for number, node in enumerate(("spark1", "spark2")):
+    etc = top / node / "etc"
+    (etc / "toy.pending").touch()
+    lines = [f"export {name}={value}" for name, value in environment.items()]
+    lines.append(f"export STANDIN_MEMINFO={top / node}/meminfo")
+    (etc / "toy.env").write_text("".join(f"{line}\\n" for line in lines))
+    (etc / "toy.previous").unlink(missing_ok=True)
+    for kind in ("agent", "coordinator")[:2 - number]:
+        call = ["ip", "netns", "exec", f"{prefix}{number}", str(top / "tools/systemctl"), "restart", f"-{kind}.service"]
+        subprocess.run(call, check=True, env={**os.environ, "NODE": str(top / node)})
+    (etc / "toy.pending").unlink()
+"""
+RUN = """\
+import os, signal, sys
+from core.model.yaml_editor import FileSnapshot
+from sparkrack.cli.main import sparkrack
+from sparkrack.engine import subcommands
+from sparkrack.serving import unit_run, unit_tune
+from sparkrack.serving.coordinator import UnitCoordinator
+from sparkrack.serving.previous_version import PreviousVersion
+from sparkrack.serving.tune_ledger import TuneLedger
+unit_run.POLL_SECONDS = 0.5
+subcommands.CALL = tuple(sys.argv[1:6])
+at, done = sys.argv[6], []
+def passed(step):
+    done.append(step)
+    if f"{step}, {done.count(step)}" == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+def around(owner, name, step):
+    call = getattr(owner, name)
+    def killed(self, *words, **options):
+        called = step(self, *words)
+        called and passed(f"before {called}")
+        found = call(self, *words, **options)
+        called and passed(f"after {called}")
+        return found
+    setattr(owner, name, killed)
+around(UnitCoordinator, "_run", lambda self, *words: "" if words[0] == "status" else words[0])
+around(PreviousVersion, "_run", lambda self, node, verb, *words: f"{verb} on {node}")
+around(subcommands.CommandRunner, "call", lambda self, words: words[0])
+around(FileSnapshot, "write", lambda self, changed: "rack.yaml")
+around(TuneLedger, "write", lambda self, line: f"ledger {line.event}")
+sparkrack(sys.argv[7:])
+"""
+
+
+class TuneRack(RecreateRack):
+    """The rack of `recreate`, whose unit has a variable that decides how fast and how right its engine is."""
+
+    def __init__(self, rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(rack, monkeypatch)
+        (rack.folder / "bin/ssh").write_text(SSH.format(folder=FOLDER))
+        programs = {
+            "docker": DOCKER,
+            "python3": PYTHON.format(python=sys.executable),
+            "vllm": f'#!/bin/sh\nexec {sys.executable} "$NODE/../tool.py" "$@"\n',
+            "journalctl": '#!/bin/sh\nexec cat "$NODE/kernel.log"\n',
+        }
+        for name, content in programs.items():
+            (rack.folder / "tools" / name).write_text(content)
+            (rack.folder / "tools" / name).chmod(stat.S_IRWXU)
+        (rack.folder / "tool.py").write_text(TOOL)
+        for node in rack.nodes:
+            node.kernel_log.touch()
+            (node.folder / "meminfo").write_text(f"MemAvailable: {100 * 1024**2} kB\n")
+        declared = unit(nodes=[node.name for node in rack.nodes], api={"listen": "management"})
+        self.units = {"toy": {**declared, "env": {"STANDIN_TUNED": DECLARED}}}
+        self.file = put(rack.folder, text(self.units, self.hosts))
+
+    def tune(self, *words: str, at: str = "") -> subprocess.Popen[str]:
+        """Run `serve tune` as a process of its own, killed `at` a step, such as `after up, 2`: the second time."""
+        return self._program("tune", *words, "-y", at=at)
+
+    def declare_again(self) -> subprocess.Popen[str]:
+        """Run `serve recreate`."""
+        return self._program("recreate")
+
+    def _program(self, verb: str, *words: str, at: str = "") -> subprocess.Popen[str]:
+        apply = (sys.executable, "-c", APPLY, str(self.rack.folder), f"{self.rack.prefix}n")
+        call = [sys.executable, "-c", RUN, *apply, at, "serve", verb, "toy", *words, "--rack", str(self.file)]
+        return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+
+    def dry(self, *words: str) -> Result:
+        return CliRunner().invoke(sparkrack, ["serve", "tune", "toy", "--dry", *words, "--rack", str(self.file)])
+
+    def ledger(self) -> TuneLedger:
+        found = last_ledger(load(self.file).rack, "toy")
+        assert found
+        return found
+
+    def verdicts(self) -> dict[str, tuple[str, str]]:
+        """How each value was judged, and the cause of a failure, by the ledger."""
+        return {str(one.value): (one.verdict, one.cause) for one in self.ledger().judged}
+
+    def declared(self) -> str:
+        """The value that rack.yaml has."""
+        return served_units(load(self.file))["toy"].env["STANDIN_TUNED"]
+
+    def whole_with(self, value: str) -> None:
+        """The unit serves, proven, with this value on each node, which rack.yaml has; nothing else is left."""
+        assert self.declared() == value
+        for content in self.environments():
+            assert re.findall("STANDIN_TUNED=(.*)", content) == [value]
+        assert self.pending() == [False, False]
+        assert not any((node.folder / "etc/toy.previous").exists() for node in self.rack.nodes)
+        assert self.state()[:2] == ("ready", ["running", "running"])
+        record = self.rack.record()
+        assert record["proven"] > record["started"]
+        assert not (self.rack.nodes[0].folder / "run/run.lock").exists()
+        kept = self.left()
+        assert kept["spark1"] == kept["spark2"] == [f"toy.{record['generation']}.tar"], kept
+
+
+def finished(process: subprocess.Popen[str], patience: float = 10 * PATIENCE) -> tuple[int, str]:
+    """Return the exit code and all output of a process."""
+    output, complaint = process.communicate(timeout=patience)
+    return process.returncode, output + complaint
