@@ -79,6 +79,12 @@ def _matches_one_name(entry: Any) -> bool:
     return isinstance(match, dict) and set(match) == {"name"} and match["name"] in INTERFACES
 
 
+def named_otherwise(contents: Iterable[bytes]) -> list[str]:
+    """Return the entries of these files, which can be taken over, that are not named like their interface."""
+    sections = [YAML(typ="safe", pure=True).load(content.decode())["network"].get("ethernets") for content in contents]
+    return sorted({str(name) for section in sections if isinstance(section, dict) for name in section} - INTERFACES)
+
+
 def is_equivalent(contents: Iterable[bytes], wanted: Mapping[str, InterfaceState]) -> bool:
     """Return whether these files, which could be taken over, give each interface of `wanted` its address and MTU, and
     no other interface any: then ours in their place would change nothing.

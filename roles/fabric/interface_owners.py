@@ -165,9 +165,9 @@ def _profiles_in_force(found: Owners, names: Iterable[str], ours: bool) -> dict[
     """Return which of these interfaces profiles of NetworkManager select or have, by the path of the profile."""
     profiles: dict[str, set[str]] = {}
     for name in names if found.manager else ():
-        device = found.devices.get(name, Device(UNKNOWN, ""))
+        device = found.devices.get(name)
         for path, selectors in found.keyfiles.items():
-            if any(_selects(selector, name, device) for selector in selectors):
+            if name in selectors or (device and any(_selects(text, name, device) for text in selectors)):
                 profiles.setdefault(path, set()).add(name)
         path = found.profiles.get(name, NETPLAN_PROFILE)
         if ours and not path.startswith(NETPLAN_PROFILE):
@@ -181,7 +181,7 @@ def _selects(text: str, name: str, device: Device) -> bool:
     patterns = [pattern for pattern in text.split(";") if pattern]
     alternatives = [pattern.lstrip("|") for pattern in patterns if pattern[0] not in "!&"]
     mandatory = [pattern for pattern in patterns if pattern[0] in "!&"]
-    if device.mac and text.lower() == device.mac:
+    if text.lower() == device.mac:
         return True
     return (
         bool(patterns)

@@ -261,6 +261,8 @@ def test_the_mirror_of_a_profile_can_be_taken_over() -> None:
         "    NM-1: {renderer: NetworkManager, match: {name: enp1s0f1np1}, dhcp4: true, networkmanager: {uuid: '1'}}"
     )
     assert adoptable(mirror) is None
+    content = f"network:\n  ethernets:\n{mirror}\n    enp1s0f1np1: {{}}\n".encode()
+    assert foreign_netplan.named_otherwise([content, b"network: {version: 2}"]) == ["NM-1"]
     assert adoptable(mirror.replace("enp1s0f1np1", "enP7s7")) == "it has NM-1, too"
     assert adoptable(mirror.replace("enp1s0f1np1", "'en*'")) == "it has NM-1, too"
     assert adoptable(mirror.replace("name: enp1s0f1np1", "driver: mlx5_core")) == "it has NM-1, too"
