@@ -20,10 +20,18 @@ _FILES = "/etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml"
 _NAMED = "^[^#]*(en(p1|P2p1|[*?[])|fabric[01])"
 _MATCHED = '^[^#]*(driver|macaddress|name)["]?[[:space:]]*:'
 """What an entry matches instead of a name that is written in full."""
+_SELECTED = (
+    '^[^#{]*(match["]?[[:space:]]*:[[:space:]]*[{][^#{}]*)?(driver|macaddress)["]?[[:space:]]*:[^{}]*[}]?[[:space:]]*$'
+)
+"""A line that holds a driver or a MAC address of a `match` and nothing else that may be a secret."""
 _PRIVATE = '^[^#]*(wifis|modems|tunnels|auth|[a-z-]*password|[a-z-]*keys?|secret|token)["]?[[:space:]]*:'
 """Sections and keys that may hold a secret."""
-NAMES_PROBE = f"""for f in {_FILES}; do [ ! -e "$f" ] || grep -HE '{_NAMED}' "$f" || [ $? -eq 1 ] || exit 9; done"""
-"""Prints only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi)."""
+NAMES_PROBE = (
+    f'for f in {_FILES}; do [ ! -e "$f" ] || '
+    f"grep -HE -e '{_NAMED}' -e '{_SELECTED}' \"$f\" || [ $? -eq 1 ] || exit 9; done"
+)
+"""Prints only lines that name an interface of the fabric, or a driver or MAC address that an entry matches: the files
+of others may hold secrets (Wi-Fi)."""
 CONTENT_PROBE = (
     f'for f in {PLACE}*.yaml; do [ -e "$f" ] || continue; '
     f"[ \"$f\" != {KEPT} ] && grep -qE -e '{_NAMED}' -e '{_MATCHED}' \"$f\" || continue; "

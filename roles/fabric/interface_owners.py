@@ -16,7 +16,7 @@ from ruamel.yaml.error import YAMLError
 from core.hardware.gb10 import INTERFACES
 from core.util import resources
 from roles.fabric import networkd_match
-from roles.fabric.desired import foreign
+from roles.fabric.desired import KEPT, TRIED, foreign
 from roles.fabric.networkd_match import UNKNOWN, Device
 
 PROBE = resources.shell_text("roles.fabric", "templates/owners.sh", interfaces=" ".join(sorted(INTERFACES)))
@@ -117,7 +117,25 @@ def files_of_others(
     for path, content in contents.items():
         if touched := matched(content, devices) & set(managed):
             found.setdefault(path, set()).update(touched)
+    for path, touched in _selected_unread(naming, contents, devices).items():
+        if touched & set(managed):
+            found.setdefault(path, set()).update(touched & set(managed))
     return {path: sorted(named) for path, named in sorted(found.items())}
+
+
+def _selected_unread(naming: str, contents: Mapping[str, bytes], devices: Mapping[str, Device]) -> dict[str, set[str]]:
+    """Return the interfaces whose driver or MAC address stands in a line of a file that was not read whole."""
+    found: dict[str, set[str]] = {}
+    for line in naming.splitlines():
+        path, _, text = line.partition(":")
+        selector = re.search(r"(driver|macaddress)[\"']?\s*:\s*[\"']?([^\s\"'{},]+)", text.partition("#")[0])
+        if path in contents or path in (KEPT, TRIED) or selector is None:
+            continue
+        key, value = selector.groups()
+        for name, device in devices.items():
+            if fnmatchcase(device.driver, value) if key == "driver" else value.lower() == device.mac:
+                found.setdefault(path, set()).add(name)
+    return found
 
 
 def in_the_way(found: Owners, names: Iterable[str], named: Iterable[str], ours: bool) -> Iterator[str]:
