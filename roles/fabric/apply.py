@@ -123,14 +123,15 @@ def _dead_now(host: Host, view: FabricFacts) -> list[str]:
 def _on_trial(host: Host, progress: Rollout, view: FabricFacts, seconds: int) -> Generator[PyinfraCommand, None, None]:
     """The change, between the arming of the node's own clock and its end."""
     rack, node, after = view.rack, view.node, view.wanted or b""
-    trial = PendingChange(TRIAL.name, scripts.revert(view.now, view.adopted), seconds)
+    entries = foreign_netplan.named_otherwise(view.adopted.values())
+    trial = PendingChange(TRIAL.name, scripts.revert(view.now, view.adopted, entries), seconds)
     armed = kept = False
     try:
         yield sudo_script(scripts.generate(candidate=True, adopted=view.adopted), stdin=remote_files.encoded(after))
         yield trial.arm()
         armed = True
         shadows = scripts.shadow(view.adopted, remote_files.encoded(foreign_netplan.EMPTY_NETPLAN))
-        yield _activate(after, shadows + scripts.activate(desired.wanted(rack, node), view.now))
+        yield _activate(after, shadows + scripts.activate(desired.wanted(rack, node), view.now, entries))
         peers = progress.done | _right_already(host, view)
         yield FunctionCommand(prove_network, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
         yield _keep_file(after, trial, view.adopted)

@@ -20,10 +20,18 @@ _FILES = "/etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml"
 _NAMED = "^[^#]*(en(p1|P2p1|[*?[])|fabric[01])"
 _MATCHED = '^[^#]*(driver|macaddress|name)["]?[[:space:]]*:'
 """What an entry matches instead of a name that is written in full."""
+_SELECTED = (
+    '^[^#{]*(match["]?[[:space:]]*:[[:space:]]*[{][^#{}]*)?(driver|macaddress)["]?[[:space:]]*:[^{}]*[}]?[[:space:]]*$'
+)
+"""A line that holds a driver or a MAC address of a `match` and nothing else that may be a secret."""
 _PRIVATE = '^[^#]*(wifis|modems|tunnels|auth|[a-z-]*password|[a-z-]*keys?|secret|token)["]?[[:space:]]*:'
 """Sections and keys that may hold a secret."""
-NAMES_PROBE = f"""for f in {_FILES}; do [ ! -e "$f" ] || grep -HE '{_NAMED}' "$f" || [ $? -eq 1 ] || exit 9; done"""
-"""Prints only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi)."""
+NAMES_PROBE = (
+    f'for f in {_FILES}; do [ ! -e "$f" ] || '
+    f"grep -HE -e '{_NAMED}' -e '{_SELECTED}' \"$f\" || [ $? -eq 1 ] || exit 9; done"
+)
+"""Prints only lines that name an interface of the fabric, or a driver or MAC address that an entry matches: the files
+of others may hold secrets (Wi-Fi)."""
 CONTENT_PROBE = (
     f'for f in {PLACE}*.yaml; do [ -e "$f" ] || continue; '
     f"[ \"$f\" != {KEPT} ] && grep -qE -e '{_NAMED}' -e '{_MATCHED}' \"$f\" || continue; "
@@ -77,6 +85,12 @@ def _foreign_entries(section: Any) -> set[Any]:
 def _matches_one_name(entry: Any) -> bool:
     match = entry.get("match") if isinstance(entry, dict) else None
     return isinstance(match, dict) and set(match) == {"name"} and match["name"] in INTERFACES
+
+
+def named_otherwise(contents: Iterable[bytes]) -> list[str]:
+    """Return the entries of these files, which can be taken over, that are not named like their interface."""
+    sections = [YAML(typ="safe", pure=True).load(content.decode())["network"].get("ethernets") for content in contents]
+    return sorted({str(name) for section in sections if isinstance(section, dict) for name in section} - INTERFACES)
 
 
 def is_equivalent(contents: Iterable[bytes], wanted: Mapping[str, InterfaceState]) -> bool:

@@ -15,36 +15,35 @@ from ruamel.yaml.error import YAMLError
 
 from core.hardware.gb10 import INTERFACES
 from core.util import resources
-from roles.fabric.desired import foreign
+from roles.fabric import networkd_match
+from roles.fabric.desired import KEPT, TRIED, foreign
+from roles.fabric.networkd_match import UNKNOWN, Device
 
 PROBE = resources.shell_text("roles.fabric", "templates/owners.sh", interfaces=" ".join(sorted(INTERFACES)))
 """Prints lines that `owners` reads. Of a keyfile only the line with the name of its interface: it may hold secrets."""
-UNKNOWN = "-"
 NETPLAN_PROFILE = "/run/NetworkManager/system-connections/netplan-"
 """What the files of profiles that netplan renders begin with."""
 NETPLAN_UNIT = "/run/systemd/network/10-netplan-{}.network"
 """The file that netplan renders of an entry, by the entry's name; systemd-networkd takes the first that matches."""
 
-
-@dataclass(frozen=True)
-class Device:
-    """What an entry of netplan may match besides the name: the kernel driver ("-": unknown), and the MAC address."""
-
-    driver: str
-    mac: str
+_KEYFILE = re.compile(r"(/.*?):\s*(?:interface-name|mac-address)\s*=\s*(\S*)\s*")
 
 
 @dataclass(frozen=True)
 class Owners:
     """What a node reports. `networkd`: the file in force and the netplan files with its entry, by interface.
     `profiles`: the file of NetworkManager's connection in force, by interface. `keyfiles`: interfaces by the path of a
-    profile. `manager`: whether NetworkManager runs.
+    profile, by name, pattern or MAC address. `matches`: the lines of section [Match] by the path of a file of
+    systemd-networkd, those that win first. `dropins`: files that change our entry, with its interface. `manager`:
+    whether NetworkManager runs.
     """
 
     devices: Mapping[str, Device] = field(default_factory=dict)
     networkd: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     profiles: Mapping[str, str] = field(default_factory=dict)
     keyfiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    matches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dropins: tuple[tuple[str, str], ...] = ()
     manager: bool = False
 
 
@@ -54,6 +53,8 @@ def owners(listing: str) -> Owners:
     networkd: dict[str, tuple[str, tuple[str, ...]]] = {}
     profiles: dict[str, str] = {}
     keyfiles: dict[str, frozenset[str]] = {}
+    matches: dict[str, tuple[str, ...]] = {}
+    dropins: list[tuple[str, str]] = []
     manager = False
     for line in listing.splitlines():
         kind, _, rest = line.partition(" ")
@@ -66,11 +67,16 @@ def owners(listing: str) -> Owners:
         elif kind == "profile" and " " in rest:
             name, _, path = rest.partition(" ")
             profiles[name] = path
-        elif kind == "keyfile" and (match := re.fullmatch(r"(/.*?):\s*interface-name\s*=\s*(\S*)\s*", rest)):
+        elif kind == "dropin" and " " in rest:
+            name, _, path = rest.partition(" ")
+            dropins.append((name, path))
+        elif kind == "match" and (match := re.fullmatch(r"(/.*?\.network):(.*)", rest)):
+            matches[match[1]] = (*matches.get(match[1], ()), *([match[2]] if match[2] else []))
+        elif kind == "keyfile" and (match := _KEYFILE.fullmatch(rest)):
             keyfiles[match[1]] = keyfiles.get(match[1], frozenset()) | {match[2]}
         else:
             raise ValueError(f"fabric-owners: unexpected probe output {line[:80]!r}")
-    return Owners(devices, networkd, profiles, keyfiles, manager)
+    return Owners(devices, networkd, profiles, keyfiles, matches, tuple(dropins), manager)
 
 
 def matched(content: bytes, devices: Mapping[str, Device]) -> set[str]:
@@ -111,7 +117,25 @@ def files_of_others(
     for path, content in contents.items():
         if touched := matched(content, devices) & set(managed):
             found.setdefault(path, set()).update(touched)
+    for path, touched in _selected_unread(naming, contents, devices).items():
+        if touched & set(managed):
+            found.setdefault(path, set()).update(touched & set(managed))
     return {path: sorted(named) for path, named in sorted(found.items())}
+
+
+def _selected_unread(naming: str, contents: Mapping[str, bytes], devices: Mapping[str, Device]) -> dict[str, set[str]]:
+    """Return the interfaces whose driver or MAC address stands in a line of a file that was not read whole."""
+    found: dict[str, set[str]] = {}
+    for line in naming.splitlines():
+        path, _, text = line.partition(":")
+        selector = re.search(r"(driver|macaddress)[\"']?\s*:\s*[\"']?([^\s\"'{},]+)", text.partition("#")[0])
+        if path in contents or path in (KEPT, TRIED) or selector is None:
+            continue
+        key, value = selector.groups()
+        for name, device in devices.items():
+            if fnmatchcase(device.driver, value) if key == "driver" else value.lower() == device.mac:
+                found.setdefault(path, set()).add(name)
+    return found
 
 
 def in_the_way(found: Owners, names: Iterable[str], named: Iterable[str], ours: bool) -> Iterator[str]:
@@ -124,24 +148,65 @@ def in_the_way(found: Owners, names: Iterable[str], named: Iterable[str], ours: 
         ours: whether the rack's own file is on the node: what is in force before is replaced by it.
     """
     managed, reported = list(names), set(named)
+    networkd_files = _networkd_files_in_force(found, managed, ours) | set(found.dropins)
     for name in managed:
-        path, sources = found.networkd.get(name, ("", ()))
-        own = NETPLAN_UNIT.format(name)
-        if not path or path == own or reported & set(sources):
-            pass
-        elif sources:
+        _, sources = found.networkd.get(name, ("", ()))
+        if sources and not reported & set(sources):
             yield f"{', '.join(sources)} configures {name}, which this rack manages; remove its entry there"
-        elif ours or path.rpartition("/")[2] < own.rpartition("/")[2]:
+        for path in sorted(path for interface, path in networkd_files if interface == name):
             yield f"{path} configures {name}, which this rack manages; remove that file, then networkctl reload"
-    if not found.manager:
-        return
-    profiles = {path: set(interfaces) for path, interfaces in found.keyfiles.items()}
-    for name, path in found.profiles.items():
-        if ours and not path.startswith(NETPLAN_PROFILE):
-            profiles.setdefault(path, set()).add(name)
-    for path, interfaces in sorted(profiles.items()):
-        for name in sorted(interfaces & set(managed)):
+    for path, interfaces in sorted(_profiles_in_force(found, managed, ours).items()):
+        for name in sorted(interfaces):
             yield (
                 f"{path}, a profile of NetworkManager, configures {name}, which this rack manages; nmcli connection "
                 "show lists it, nmcli connection delete removes it"
             )
+
+
+def _networkd_files_in_force(found: Owners, names: Iterable[str], ours: bool) -> set[tuple[str, str]]:
+    """Return interfaces with the file of systemd-networkd that wins over our entry: the one in force, or the one that
+    the next reload puts in force, which a run's own change does."""
+    files = set()
+    for name in names:
+        own = NETPLAN_UNIT.format(name)
+        path, sources = found.networkd.get(name, ("", ()))
+        if path and path != own and not sources and (ours or _file_name(path) < _file_name(own)):
+            files.add((name, path))
+        elif name in found.devices and not sources:
+            waiting = networkd_match.first_file(found.matches, name, found.devices[name])
+            if waiting and _file_name(waiting) < _file_name(own):
+                files.add((name, waiting))
+    return files
+
+
+def _profiles_in_force(found: Owners, names: Iterable[str], ours: bool) -> dict[str, set[str]]:
+    """Return which of these interfaces profiles of NetworkManager select or have, by the path of the profile."""
+    profiles: dict[str, set[str]] = {}
+    for name in names if found.manager else ():
+        device = found.devices.get(name)
+        for path, selectors in found.keyfiles.items():
+            if name in selectors or (device and any(_selects(text, name, device) for text in selectors)):
+                profiles.setdefault(path, set()).add(name)
+        path = found.profiles.get(name, NETPLAN_PROFILE)
+        if ours and not path.startswith(NETPLAN_PROFILE):
+            profiles.setdefault(path, set()).add(name)
+    return profiles
+
+
+def _selects(text: str, name: str, device: Device) -> bool:
+    """Return whether the value of `interface-name` or `mac-address` of a keyfile is this interface. A list, which only
+    the section [match] has, selects what one of its patterns matches, and none of those with `!` and all with `&`."""
+    patterns = [pattern for pattern in text.split(";") if pattern]
+    alternatives = [pattern.lstrip("|") for pattern in patterns if pattern[0] not in "!&"]
+    mandatory = [pattern for pattern in patterns if pattern[0] in "!&"]
+    if text.lower() == device.mac:
+        return True
+    return (
+        bool(patterns)
+        and (not alternatives or any(fnmatchcase(name, pattern) for pattern in alternatives))
+        and all(fnmatchcase(name, pattern.lstrip("&!")) != ("!" in pattern[:2]) for pattern in mandatory)
+    )
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]

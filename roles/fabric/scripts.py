@@ -31,7 +31,9 @@ def generate(candidate: bool, adopted: Iterable[str] = ()) -> str:
     )
 
 
-def activate(target: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState]) -> str:
+def activate(
+    target: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState], entries: Iterable[str] = ()
+) -> str:
     """Return shell text that makes the running system follow the tree for these interfaces.
 
     With systemd-networkd only their files are replaced: `netplan generate` would renew all of them, and networkd then
@@ -42,6 +44,9 @@ def activate(target: Mapping[str, InterfaceState], now: Mapping[str, InterfaceSt
     change an existing one, and systemd 255 creates a removed one again with its old number (systemd issue 34907). It
     adopts one that was created by another program only when its units were loaded before; otherwise it fails at the
     interface below (measured). After a boot it creates them itself.
+
+    `entries`: those of files that are taken over whose names are not that of their interface. Their rendered files may
+    come before ours, and the first file that matches an interface is in force.
     """
     stale = [name for name, was in now.items() if was.tag and (name not in target or target[name].tag != was.tag)]
     lines = [f"ip link delete {name}; " for name in stale]
@@ -56,7 +61,7 @@ def activate(target: Mapping[str, InterfaceState], now: Mapping[str, InterfaceSt
     lines += [f"ip link set {tag.link} mtu {target[tag.link].mtu}; " for tag in vlans.values() if tag.link in target]
     lines += [f"{_make_vlan_interface(name, tag)}; " for name, tag in made.items()]
     moved = uncabled_halves(target, now)
-    copied = _copy_networkd_files([*target, *stale_vlans(target, now), *moved])
+    copied = _copy_networkd_files([*target, *stale_vlans(target, now), *moved, *entries])
     lines.append(f"{copied}; networkctl reload; networkctl reconfigure {' '.join(target)}; fi; ")
     # networkd lets go of an interface that no file has any more, and leaves its addresses where they are.
     lines += [f"ip address flush dev {name} scope global; " for name in moved]
@@ -65,8 +70,8 @@ def activate(target: Mapping[str, InterfaceState], now: Mapping[str, InterfaceSt
 
 def _copy_networkd_files(names: Iterable[str]) -> str:
     return "; ".join(
-        f"rm -f {NETWORKD}/10-netplan-{name}.*; "
-        f'for f in {TREE}{NETWORKD}/10-netplan-{name}.*; do [ ! -e "$f" ] || cp -a "$f" {NETWORKD}/; done'
+        f"rm -f {NETWORKD}/10-netplan-{quote(name)}.*; "
+        f'for f in {TREE}{NETWORKD}/10-netplan-{quote(name)}.*; do [ ! -e "$f" ] || cp -a "$f" {NETWORKD}/; done'
         for name in names
     )
 
@@ -112,8 +117,9 @@ def hidden(path: str) -> str:
     return "/run/netplan/" + path.rpartition("/")[2]
 
 
-def revert(now: Mapping[str, InterfaceState], adopted: Iterable[str] = ()) -> str:
-    """The script that brings back what the interfaces had, with or without a file of ours in /etc."""
+def revert(now: Mapping[str, InterfaceState], adopted: Iterable[str] = (), entries: Iterable[str] = ()) -> str:
+    """The script that brings back what the interfaces had, with or without a file of ours in /etc. `entries`: as in
+    `activate`."""
     halves, vlans = [[name for name in sorted(now) if (name in VLAN_DEVICES) == of] for of in (False, True)]
     had = {name: now[name] for name in [*halves, *vlans] if now[name].known}
     lines = [f"rm -f {join([TRIED, *map(hidden, adopted)])}", generate(candidate=False)]
@@ -122,7 +128,7 @@ def revert(now: Mapping[str, InterfaceState], adopted: Iterable[str] = ()) -> st
     for name in halves:
         lines += [f"ip address flush dev {name} scope global", f"ip link set {name} mtu {now[name].mtu}"]
     # networkd answers before it has acted
-    lines += [activate(had, {name: replace(was, tag=None) for name, was in now.items()}), "sleep 1"]
+    lines += [activate(had, {name: replace(was, tag=None) for name, was in now.items()}, entries), "sleep 1"]
     for name, was in had.items():
         lines += [_make_vlan_interface(name, was.tag)] if was.tag else []
         lines.append(f"ip link set {name} mtu {was.mtu} {'up' if was.up else 'down'}")

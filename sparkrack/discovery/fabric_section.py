@@ -199,6 +199,7 @@ def _write_pool(
 
 def _write_netplan_files(keys: FabricKeys, nodes: Mapping[str, NodeFacts]) -> None:
     """Netplan files of others that define the fabric: they are taken over, or stay in the way."""
+    adopted: set[str] = set()
     halves = [Half("", port, index).interface for port in (0, 1) for index in (0, 1)]
     for name, node in nodes.items():
         try:
@@ -213,6 +214,9 @@ def _write_netplan_files(keys: FabricKeys, nodes: Mapping[str, NodeFacts]) -> No
                 keys.add_gap("adopt", f"{name}: {path} cannot be taken over, {why}; a run refuses this node")
             else:
                 keys.data["adopt"] = True
-                keys.notes["adopt"] = f"{path} of others stays, and is taken over when anything differs"
+                adopted.add(path)
         for line in in_the_way(found, halves, theirs, ours=f"{KEPT}:" in node.naming):
             keys.add_gap("adopt", f"{name}: {line}; a run refuses this node")
+    if adopted:
+        files = ", ".join(sorted(adopted))
+        keys.notes["adopt"] = f"{files}: of others, stays while nothing differs, and is taken over otherwise"

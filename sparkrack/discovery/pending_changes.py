@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from core.hardware.gb10 import INTERFACES
-from core.model import VLAN_DEVICES, Rack
+from core.model import VLAN_DEVICES, Node, Rack
 from core.model.errors import printable_line
 from core.routeros.change_plan import ChangeBatch
 from core.routeros.errors import RefusedError, UnreadableError
 from roles.fabric import desired
+from roles.fabric.foreign_netplan import adoption_blocker, contents, is_equivalent, renderers
+from roles.fabric.interface_owners import files_of_others, owners
 from sparkrack.discovery.node_facts import NodeFacts
 from sparkrack.discovery.switch_facts import SwitchFacts
 from switch.plan import plan
@@ -37,8 +39,25 @@ def _fabric_changes(rack: Rack, nodes: Mapping[str, NodeFacts]) -> Iterator[str]
             continue
         live = desired.live(facts.links, [*sorted(INTERFACES), *VLAN_DEVICES])
         node = rack.nodes[name]
-        for change in desired.problems(rack, node, desired.managed_interfaces(rack, node, None, live)):
+        problems = desired.problems(rack, node, desired.managed_interfaces(rack, node, None, live))
+        for change in problems:
             yield f"{name}: {change.message}"
+        yield from (f"{name}: take over {path}" for path in _taken_over(rack, node, facts, bool(problems)))
+
+
+def _taken_over(rack: Rack, node: Node, facts: NodeFacts, differs: bool) -> list[str]:
+    """Return the netplan files of others that a run takes over: none while they have the effect of ours."""
+    wanted = desired.wanted(rack, node)
+    try:
+        whole, rendered = contents(facts.whole), renderers(facts.rendering)
+        theirs = files_of_others(facts.naming, whole, owners(facts.owners).devices, wanted)
+    except ValueError:
+        return []  # a gap of fabric.adopt says it
+    held = {path: whole[path] for path in theirs if path in whole and not adoption_blocker(path, whole[path], rendered)}
+    if not rack.fabric.adopt or f"{desired.KEPT}:" in facts.naming:
+        return []
+    stay = held.keys() == theirs.keys() and not differs and is_equivalent(held.values(), wanted)
+    return [] if stay else list(held)
 
 
 def _switch_changes(rack: Rack, name: str, facts: SwitchFacts) -> Iterator[str]:

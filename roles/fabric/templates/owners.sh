@@ -18,6 +18,13 @@ s=$(grep -lsE "^[[:space:]\"']+${k}[\"']?[[:space:]]*:" /etc/netplan/*.yaml /run
 ;;
 esac
 [ -z "$f" ] || echo "networkd $i $f${s:+ ${s% }}"
+for p in /etc/systemd/network /run/systemd/network /usr/lib/systemd/network; do
+for k in "$p/10-netplan-$i.network.d"/*.conf; do
+[ -e "$k" ] || continue
+grep -qE '^[[:space:]]*(Address|DHCP|MTUBytes|LinkLocalAddressing|Unmanaged|ActivationPolicy|VLAN|Bond|Bridge)[[:space:]]*=' "$k"
+case $? in 0) echo "dropin $i $k" ;; 1) ;; *) exit 9 ;; esac
+done
+done
 [ -n "$m" ] || continue
 u=$(nmcli -g GENERAL.CON-UUID device show "$i" 2>/dev/null)
 [ -z "$u" ] || p=$(printf '%s\n' "$c" | sed -n "s/^$u://p")
@@ -25,6 +32,15 @@ u=$(nmcli -g GENERAL.CON-UUID device show "$i" 2>/dev/null)
 done
 for k in /etc/NetworkManager/system-connections/* /usr/lib/NetworkManager/system-connections/*; do
 [ -e "$k" ] || continue
-o=$(grep -HE '^[[:space:]]*interface-name[[:space:]]*=' "$k") || [ $? -eq 1 ] || exit 9
-[ -z "$o" ] || echo "keyfile $o"
+o=$(grep -HE '^[[:space:]]*(interface-name|mac-address)[[:space:]]*=' "$k") || [ $? -eq 1 ] || exit 9
+[ -z "$o" ] || printf '%s\n' "$o" | sed 's/^/keyfile /'
 done
+[ -z "$m" ] || exit 0
+set --
+for k in /etc/systemd/network/*.network /run/systemd/network/*.network /usr/lib/systemd/network/*.network; do
+[ -e "$k" ] || [ -L "$k" ] || continue
+echo "match $k:"
+[ ! -f "$k" ] || set -- "$@" "$k"
+done
+[ $# -eq 0 ] || awk 'FNR == 1 { m = 0 } /^[[:space:]]*[[]/ { m = /[[]Match]/; next }
+m && /^[[:space:]]*[A-Za-z]+[[:space:]]*=/ { print "match " FILENAME ":" $0 }' "$@" || exit 9

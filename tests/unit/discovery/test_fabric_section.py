@@ -10,15 +10,22 @@ from core.model import Half
 from tests.unit.discovery.worlds import World, world
 from tests.unit.model.racks import DIRECT, RING, SWITCH, TAGGED, changed, loaded
 
+
+def encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
 PLAYBOOK = b"""network:
   version: 2
   ethernets:
     enp1s0f1np1:
       dhcp4: false
       addresses: [192.168.100.10/24]
+      mtu: 9000
     enP2p1s0f1np1:
       dhcp4: false
       addresses: [192.168.101.10/24]
+      mtu: 9000
 """
 """NVIDIA's /etc/netplan/40-cx7.yaml for two nodes."""
 
@@ -40,7 +47,7 @@ def playbook() -> World:
             found.address(half, f"192.168.10{index}.{number}/24")
         lines = [f"/etc/netplan/40-cx7.yaml:    {half.interface}:" for half in halves(node)]
         found.say(node, "naming", *lines)
-        found.say(node, "whole", f"/etc/netplan/40-cx7.yaml {base64.b64encode(PLAYBOOK).decode()}")
+        found.say(node, "whole", f"/etc/netplan/40-cx7.yaml {encoded(PLAYBOOK.replace(b'.10/', b'.%d/' % number))}")
     return found
 
 
@@ -61,8 +68,7 @@ def test_the_playbooks_numbers_and_file_are_adopted(playbook: World) -> None:
     ],
 )
 def test_a_file_that_cannot_be_taken_over_is_reported(playbook: World, content: bytes | None, why: str) -> None:
-    encoded = base64.b64encode(content or b"").decode()
-    playbook.say("spark2", "whole", *([f"/etc/netplan/40-cx7.yaml {encoded}"] if content else []))
+    playbook.say("spark2", "whole", *([f"/etc/netplan/40-cx7.yaml {encoded(content)}"] if content else []))
     assert f"fabric.adopt: spark2: /etc/netplan/40-cx7.yaml cannot be taken over, {why}" in reported(playbook)
 
 
@@ -84,6 +90,24 @@ def test_a_file_that_matches_the_fabric_by_its_driver_is_reported(playbook: Worl
     playbook.say("spark2", "whole", f"/etc/netplan/50-cx7.yaml {base64.b64encode(content).decode()}")
     playbook.say("spark2", "owners", "device enp1s0f1np1 mlx5_core 4c:bb:47:00:00:01")
     assert "spark2: /etc/netplan/50-cx7.yaml cannot be taken over, it has cx7, too; a run refuses" in reported(playbook)
+
+
+@pytest.mark.parametrize(("more", "lines"), [("dhcp4: no", []), ("link-local: [ipv4]", ["take over"])])
+def test_a_takeover_is_listed_before_it_happens(playbook: World, more: str, lines: list[str]) -> None:
+    """What differs may be in the file alone, as with an address that the interface does not have yet."""
+    path = "/etc/netplan/40-cx7.yaml"
+    for host, node in enumerate(("spark1", "spark2"), 10):
+        text = (
+            "network: {version: 2, ethernets: {"
+            + ", ".join(
+                f"{name}: {{addresses: [192.168.10{half}.{host}/24], mtu: 9000, {more}}}"
+                for half, name in enumerate(("enp1s0f1np1", "enP2p1s0f1np1"))
+            )
+            + "}}"
+        )
+        playbook.say(node, "whole", f"{path} {encoded(text.encode())}")
+    found = [line for line in playbook.residue() if path in line]
+    assert found == [f"{node}: {line} {path}" for node in ("spark1", "spark2") for line in lines]
 
 
 def test_a_profile_of_network_manager_is_reported(playbook: World) -> None:

@@ -83,6 +83,25 @@ def test_secrets_of_others_stay_on_the_node(tmp_path: Path) -> None:
     assert run(COMMAND, tmp_path).stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("entry", "printed"),
+    [
+        ("      match: {driver: mlx5_core}", True),
+        ("        driver: mlx5_core", True),
+        ("        macaddress: '4c:bb:47:00:00:01'", True),
+        ("    w: {match: {driver: mlx5_core}, access-points: {home: {password: hunter2}}}", False),
+        ("      match: {driver: mlx5_core, x: {password: hunter2}}", False),
+    ],
+)
+def test_of_a_file_with_secrets_only_the_selector_is_printed(tmp_path: Path, entry: str, printed: bool) -> None:
+    path = tmp_path / "etc/netplan/50-all.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"network:\n  wifis:\n    w: {{password: hunter2}}\n  ethernets:\n{entry}\n")
+    found = run(COMMAND, tmp_path).stdout
+    assert ("mlx5_core" in found or "4c:bb" in found) == printed
+    assert "hunter2" not in found
+
+
 def test_files_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
     (tmp_path / "etc/netplan").mkdir(parents=True)
     (tmp_path / "etc/netplan/a.yaml").write_text("x")

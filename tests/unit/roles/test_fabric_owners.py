@@ -93,6 +93,108 @@ def test_a_profile_for_any_interface_is_reported_once_it_is_in_force_over_ours(t
     assert reported(tmp_path) == [f"{profile}, a profile of NetworkManager, configures enp1s0f1np1, {EACH}{REMOVE}"]
 
 
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "[match]\ninterface-name=enp1s0f1*;enp9;",
+        "[match]\ninterface-name=!enp9;&en*;",
+        "[ethernet]\nmac-address=4C:BB:47:00:00:01",
+    ],
+)
+def test_a_keyfile_that_selects_by_pattern_or_mac_address_is_reported(tmp_path: Path, selector: str) -> None:
+    keyfile = f"{PROFILES}/qsfp0.nmconnection"
+    write(node(tmp_path), keyfile, f"[connection]\ntype=ethernet\n{selector}\n")
+    managed(tmp_path, "/run/NetworkManager/system-connections/netplan-enp1s0f1np1.nmconnection")
+    assert reported(tmp_path) == [f"{keyfile}, a profile of NetworkManager, configures enp1s0f1np1, {EACH}{REMOVE}"]
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "[match]\ninterface-name=!enp1s0f1np1;",
+        "[match]\ninterface-name=!enp9;&eth*;",
+        "[ethernet]\nmac-address=4c:bb:47:00:00:99",
+        "[ethernet]\nmac-address-denylist=4c:bb:47:00:00:01",
+        "[ethernet]\ncloned-mac-address=4c:bb:47:00:00:01",
+    ],
+)
+def test_a_keyfile_that_selects_another_interface_is_not_reported(tmp_path: Path, selector: str) -> None:
+    write(node(tmp_path), f"{PROFILES}/a.nmconnection", f"[connection]\ntype=ethernet\n{selector}\n")
+    managed(tmp_path, "/run/NetworkManager/system-connections/netplan-enp1s0f1np1.nmconnection")
+    assert reported(tmp_path) == []
+
+
+MATCHING = [
+    "Name=enp1s0f1np1",
+    "Name=lo en*",
+    "Name=!eth0",
+    "Driver=mlx5*",
+    "Type=ether",
+    "PermanentMACAddress=4c:bb:47:00:00:09 4C:BB:47:00:00:01",
+    "MACAddress = 4c:bb:47:00:00:01\nName=*",
+    "Path=pci-*",
+    "Name=eth0\nName=en*",
+]
+"""Lines of a section [Match] of systemd-networkd that take the interface, or cannot be judged here."""
+NOT_MATCHING = [
+    "",
+    "Name=enP2*",
+    "Name=!enp1s0f1np1",
+    "Name=en*\nDriver=r8127",
+    "Driver=!mlx5_core",
+    "Type=wlan",
+    "Type=!ether",
+    "MACAddress=4c:bb:47:00:00:09",
+    "Kind=veth",
+    "SSID=x",
+    "#Name=enp1s0f1np1",
+    "Name=en*\nName=\nName=eth0",
+]
+
+
+@pytest.mark.parametrize("match", MATCHING)
+def test_a_file_of_networkd_that_a_reload_puts_in_force_is_reported(tmp_path: Path, match: str) -> None:
+    """The change of a run reloads networkd, so a file that was written and never loaded comes into force with it."""
+    write(node(tmp_path), "/etc/systemd/network/05-cx7.network", f"[Match]\n{match}\n[Network]\nDHCP=yes\n")
+    line = f"/etc/systemd/network/05-cx7.network configures enp1s0f1np1, {EACH}remove that file, then networkctl reload"
+    assert reported(tmp_path) == reported(tmp_path, ours=False) == [line]
+
+
+@pytest.mark.parametrize("match", NOT_MATCHING)
+def test_a_file_of_networkd_for_another_interface_is_not_reported(tmp_path: Path, match: str) -> None:
+    write(node(tmp_path), "/etc/systemd/network/05-cx7.network", f"[Match]\n{match}\n[Network]\nName=en*\n")
+    assert reported(tmp_path) == []
+
+
+def test_a_file_of_networkd_without_effect_is_not_reported(tmp_path: Path) -> None:
+    """One that is sorted after ours, and one that /etc masks, or any while NetworkManager configures the node."""
+    write(node(tmp_path), "/etc/systemd/network/20-cx7.network", "[Match]\nName=en*\n")
+    write(tmp_path, "/usr/lib/systemd/network/05-cx7.network", "[Match]\nName=en*\n")
+    write(tmp_path, "/etc/systemd/network/05-cx7.network", "")
+    assert reported(tmp_path) == []
+    write(tmp_path, "/etc/systemd/network/05-cx7.network", "[Match]\nName=en*\n")
+    assert len(reported(tmp_path)) == 1
+    managed(tmp_path, "/run/NetworkManager/system-connections/netplan-enp1s0f1np1.nmconnection")
+    assert reported(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "count"),
+    [
+        ("[Link]\nMTUBytes=1500", 1),
+        ("[Network]\n DHCP = yes", 1),
+        ("[Address]\nAddress=10.0.0.1/8", 1),
+        ("[Network]\nIPv6PrivacyExtensions=yes", 0),
+        ("#MTUBytes=1500", 0),
+    ],
+)
+def test_a_drop_in_that_changes_our_entry_is_reported(tmp_path: Path, setting: str, count: int) -> None:
+    path = "/etc/systemd/network/10-netplan-enp1s0f1np1.network.d/mtu.conf"
+    write(node(tmp_path), path, f"{setting}\n")
+    line = f"{path} configures enp1s0f1np1, {EACH}remove that file, then networkctl reload"
+    assert reported(tmp_path) == reported(tmp_path, ours=False) == [line] * count
+
+
 @pytest.mark.parametrize("tool", ["nmcli", "grep"])
 def test_what_cannot_be_asked_is_unknown(tmp_path: Path, tool: str) -> None:
     write(managed(node(tmp_path), "/x"), f"{PROFILES}/a.nmconnection", "[connection]\n")
@@ -100,7 +202,18 @@ def test_what_cannot_be_asked_is_unknown(tmp_path: Path, tool: str) -> None:
     assert run(PROBE, tmp_path).returncode == 9
 
 
-@pytest.mark.parametrize("line", ["device enp1s0f1np1", "networkd enp1s0f1np1", "keyfile x", "profile x", "nonsense"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "device enp1s0f1np1",
+        "networkd enp1s0f1np1",
+        "keyfile x",
+        "profile x",
+        "dropin x",
+        "match /a.network Name=x",
+        "nonsense",
+    ],
+)
 def test_another_line_is_unknown(line: str) -> None:
     with pytest.raises(ValueError, match="fabric-owners: unexpected probe output"):
         owners(line)
@@ -148,6 +261,8 @@ def test_the_mirror_of_a_profile_can_be_taken_over() -> None:
         "    NM-1: {renderer: NetworkManager, match: {name: enp1s0f1np1}, dhcp4: true, networkmanager: {uuid: '1'}}"
     )
     assert adoptable(mirror) is None
+    content = f"network:\n  ethernets:\n{mirror}\n    enp1s0f1np1: {{}}\n".encode()
+    assert foreign_netplan.named_otherwise([content, b"network: {version: 2}"]) == ["NM-1"]
     assert adoptable(mirror.replace("enp1s0f1np1", "enP7s7")) == "it has NM-1, too"
     assert adoptable(mirror.replace("enp1s0f1np1", "'en*'")) == "it has NM-1, too"
     assert adoptable(mirror.replace("name: enp1s0f1np1", "driver: mlx5_core")) == "it has NM-1, too"

@@ -95,6 +95,25 @@ def test_only_units_of_the_fabric_are_replaced(node: Path) -> None:
     assert not Path(f"{node}{scripts.TREE}").exists()
 
 
+def test_the_rendered_file_of_an_entry_that_is_taken_over_goes(node: Path) -> None:
+    """The mirror of a profile of NetworkManager (90-NM-UUID.yaml) is named by its UUID, which sorts before ours: its
+    file would stay in force until the next boot."""
+    mirror = Path(f"{node}{UNITS}/10-netplan-NM-4f6a.network")
+    mirror.touch()
+    run(sudo_script(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
+    run(sudo_script(scripts.activate(SHALL, SHALL, ["NM-4f6a"])), node)
+    assert not mirror.exists()
+
+
+def test_a_revert_brings_back_the_rendered_file_of_an_entry(node: Path) -> None:
+    stand_in(
+        node, "netplan", 'd="$3/run/systemd/network"; mkdir -p "$d"; echo mirror > "$d/10-netplan-NM-4f6a.network"'
+    )
+    done = run(scripts.revert(BEFORE, ["/etc/netplan/90-NM-4f6a.yaml"], ["NM-4f6a"]), node)
+    assert done.returncode == 0, done.stderr
+    assert Path(f"{node}{UNITS}/10-netplan-NM-4f6a.network").read_text() == "mirror\n"
+
+
 def test_with_networkmanager_netplan_does_it(node: Path) -> None:
     stand_in(node, "systemctl")
     run(sudo_script(scripts.activate(SHALL, SHALL)), node)
