@@ -13,6 +13,8 @@ A job of `fetch`: folder; files, as lists of path, size and sha256; reserve, in 
 
 In the folder of a model, `.sparkrack/parts` has files that are not complete. `.sparkrack/record` has a line for each
 file whose sha256 was right, with its size and time of change then; while both are the same, the file is not read again.
+A node that takes a file from another one takes its part while that grows. Each node computes the sha256 itself, as the
+bytes come; a file with other bytes is asked for once more, then from the record of the other node alone.
 A file that is not declared is never touched.
 """
 
@@ -193,6 +195,45 @@ class FetchProgress:
             print(f"sparkrack: at {self.done} {self.total} {self.received}", flush=True)
 
 
+class PartFile:
+    """What has come of a file that is not complete; its sha256 is computed as it comes."""
+
+    def __init__(self, path: Path, progress: FetchProgress) -> None:
+        """Read what an earlier transfer has left, which makes the file if there is none. Raises FetchError."""
+        self.path, self.progress, self.size = path, progress, 0
+        self._digest = hashlib.sha256()
+        with path.open("a+b") as file:
+            file.seek(0)
+            while block := file.read(BLOCK):
+                self._count(block)
+
+    @property
+    def sha256(self) -> str:
+        """Of what has come."""
+        return self._digest.hexdigest()
+
+    def restart(self) -> None:
+        """Drop what has come."""
+        os.truncate(self.path, 0)
+        self.progress.add(-self.size)
+        self.size, self._digest = 0, hashlib.sha256()
+
+    def receive(self, source: io.BufferedReader | http.client.HTTPResponse, limit: int) -> None:
+        """Append a stream. Raises FetchError when it has more than `limit` bytes."""
+        with self.path.open("ab", buffering=0) as into:
+            while block := source.read1(BLOCK):  # what is there: a slow line loses less when it is cut
+                limit -= len(block)
+                if limit < 0:
+                    raise FetchError("more bytes came than the file has")
+                _write_all(into, block)
+                self._count(block, len(block))
+
+    def _count(self, block: bytes, received: int = 0) -> None:
+        self._digest.update(block)
+        self.size += len(block)
+        self.progress.add(len(block), received)
+
+
 class NodeSource:
     """Another node of the rack, which has the model or is about to have it."""
 
@@ -205,26 +246,20 @@ class NodeSource:
         for process in tuple(self._running):
             process.kill()
 
-    def copy(self, file: DeclaredFile, part: Path, progress: FetchProgress) -> None:
-        """Append the rest of a file to its part. Raises FetchError."""
-        start = part.stat().st_size if part.exists() else 0
-        line = shlex.quote(f"{file.sha256} {file.size} {file.path}\t")
-        has = f"grep -qF -- {line} {shlex.quote(f'{self._folder}/.sparkrack/record')} 2>/dev/null"
-        gone = f"systemctl is-active -q {shlex.quote(self._unit)} || {{ {has} && break; exit {STOPPED}; }}"
-        send = f"exec tail -c +{start + 1} -- {shlex.quote(f'{self._folder}/{file.path}')}"
-        script = f"until {has}; do {gone}; sleep 1; done; {send}"
-        with (
-            subprocess.Popen(
-                [*self._ssh, script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-            ) as process,
-            part.open("ab") as into,
-        ):
+    def copy(self, file: DeclaredFile, part: PartFile, *, recorded: bool) -> None:
+        """Append the rest of a file to its part: as it comes to the other node, else (`recorded`) only after its sha256
+        was right there. Raises FetchError.
+        """
+        start, script = part.size, self._sending(file, part, recorded=recorded)
+        with subprocess.Popen(
+            [*self._ssh, script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
             self._running.add(process)
             try:
-                if progress.stopped.is_set():
+                if part.progress.stopped.is_set():
                     raise FetchError("stopped")
                 if isinstance(process.stdout, io.BufferedReader):
-                    _pour(process.stdout, into, file.size - start, progress)
+                    part.receive(process.stdout, file.size - start)
                 words = process.stderr.read().decode(errors="replace").split("\n") if process.stderr else []
                 code = process.wait()
             finally:
@@ -232,9 +267,27 @@ class NodeSource:
                 self._running.discard(process)
         if code == STOPPED:
             raise FetchError("the transfer of the other node ended before it had the model")
-        if code or part.stat().st_size < file.size:
+        if code or part.size < file.size:
             text = "; ".join(word for word in words if word.strip())[-300:]
             raise FetchError(f"{file.path}: {text or f'the other node sent too little, exit {code}'}")
+
+    def _sending(self, file: DeclaredFile, part: PartFile, *, recorded: bool) -> str:
+        """Return shell text for the other node that prints a file from the end of this node's part on."""
+        unit, begin = shlex.quote(self._unit), f"-c +{part.size + 1}"
+        line = shlex.quote(f"{file.sha256} {file.size} {file.path}\t")
+        has = f"grep -qF -- {line} {shlex.quote(f'{self._folder}/.sparkrack/record')} 2>/dev/null"
+        gone = f"systemctl is-active -q {unit} || {{ {has} && break; exit {STOPPED}; }}"
+        growing = shlex.quote(f"{self._folder}/.sparkrack/parts/{part.path.name}")
+        # The descriptor stays on the part when it gets its name. The process of the unit ends when it cannot go on;
+        # without one, tail would wait without an end.
+        follow = (
+            f'pid=$(systemctl show -P MainPID {unit}); if [ "${{pid:-0}}" -gt 0 ] '
+            f'&& [ "$(stat -c %s {growing} 2>/dev/null || echo 0)" -gt {part.size} ]; then '
+            f'{{ tail -f -s 0.1 --pid="$pid" {begin} | head -c {file.size - part.size}; '
+            f'[ "$(stat -c %s -)" -ge {file.size} ] || exit {STOPPED}; exit 0; }} 2>/dev/null <{growing}; fi; '
+        )
+        send = f"exec tail {begin} -- {shlex.quote(f'{self._folder}/{file.path}')}"
+        return f"until {has}; do {gone}; {'' if recorded else follow}sleep 0.2; done; {send}"
 
 
 class HubSource:
@@ -246,35 +299,32 @@ class HubSource:
     def stop(self) -> None:
         """Nothing: a connection ends by itself."""
 
-    def copy(self, file: DeclaredFile, part: Path, progress: FetchProgress) -> None:
+    def copy(self, file: DeclaredFile, part: PartFile, *, recorded: bool = True) -> None:  # noqa: ARG002 - of a node
         """Append the rest of a file to its part, by ranges, with some patience. Raises FetchError."""
         failed = 0
-        while (start := part.stat().st_size if part.exists() else 0) < file.size:
+        while (start := part.size) < file.size:
             try:
-                self._range(file, start, part, progress)
+                self._range(file, part)
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429) and error.code < 500:
                     raise FetchError(_refusal(error, file.path)) from None
-                came = part.exists() and part.stat().st_size > start
-                failed = 1 if came else failed + 1
+                failed = 1 if part.size > start else failed + 1
                 if failed >= ATTEMPTS:
                     raise FetchError(f"{file.path}: the hub does not give it: {_reason(error)}") from None
-                if progress.stopped.wait(PAUSE * 2 ** (failed - 1)):
+                if part.progress.stopped.wait(PAUSE * 2 ** (failed - 1)):
                     raise FetchError("stopped") from None
 
-    def _range(self, file: DeclaredFile, start: int, part: Path, progress: FetchProgress) -> None:
-        url = self._url + urllib.parse.quote(file.path)
+    def _range(self, file: DeclaredFile, part: PartFile) -> None:
+        url, start = self._url + urllib.parse.quote(file.path), part.size
         with _opened(url, self._token, {"Range": f"bytes={start}-"} if start else {}) as answer:
             if start and answer.status == 206:
                 given = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
                 if given is None or int(given[1]) != start:
                     raise FetchError(f"{file.path}: the hub gives other bytes than the ones that it was asked for")
             elif start:
-                progress.add(-start)
-                start = 0
-            with part.open("ab" if start else "wb") as into:
-                _pour(answer, into, file.size - start, progress)
-        if part.stat().st_size < file.size:
+                part.restart()
+            part.receive(answer, file.size - part.size)
+        if part.size < file.size:
             raise OSError("the connection ended early")
 
 
@@ -347,8 +397,9 @@ class Revision:
         part = self.folder.part(path, file.sha256)
         if self.entries[path].get("lfs") and not _holds(self.folder.place(file), file) and not _holds(part, file):
             part.unlink(missing_ok=True)
-            HubSource({"url": self.base, "token": self.token}).copy(file, part, FetchProgress(file.size))
-            if not _holds(part, file):
+            coming = PartFile(part, FetchProgress(file.size))
+            HubSource({"url": self.base, "token": self.token}).copy(file, coming)
+            if coming.sha256 != file.sha256:
                 part.unlink()
                 raise FetchError(f"{path}: the hub gives other bytes than its list says")
         try:
@@ -424,8 +475,7 @@ def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: i
                 return DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
     part = folder.part(path, "git")
     part.unlink(missing_ok=True)
-    part.touch()
-    HubSource({"url": base, "token": token}).copy(unknown, part, FetchProgress(size))
+    HubSource({"url": base, "token": token}).copy(unknown, PartFile(part, FetchProgress(size)))
     content = part.read_bytes()
     if _git(content) != blob:
         part.unlink()
@@ -494,26 +544,20 @@ def _one(
             return
         progress.add(-file.size)
         _require(folder, file.size)
-    part = folder.part(file.path, file.sha256)
-    for _ in range(2):
-        start = part.stat().st_size if part.exists() else 0
-        if start > file.size:
-            part.unlink()
-            start = 0
-        if start < file.size or not part.exists():
-            if source is None:
-                return
-            part.touch()
-            progress.add(start)
-            source.copy(file, part, progress)
-            progress.add(-file.size)
-        if _sha256(part, progress) == file.sha256:
-            folder.accept(file, part)
+    path = folder.part(file.path, file.sha256)
+    if path.exists() and path.stat().st_size > file.size:
+        path.unlink()
+    for attempt in range(2):
+        if source is None and (not path.exists() or path.stat().st_size < file.size):
+            return
+        part = PartFile(path, progress)
+        if source is not None and part.size < file.size:
+            source.copy(file, part, recorded=attempt > 0)
+        if part.sha256 == file.sha256:
+            folder.accept(file, path)
             return
         progress.add(-file.size)
-        part.unlink()
-        if source is None:
-            return
+        path.unlink()
     raise FetchError(f"{file.path}: what came has another sha256 than the one that was recorded, twice")
 
 
@@ -550,16 +594,11 @@ def _sha256(path: Path, progress: FetchProgress) -> str:
     return made.hexdigest()
 
 
-def _pour(
-    source: io.BufferedReader | http.client.HTTPResponse, into: IO[bytes], limit: int, progress: FetchProgress
-) -> None:
-    """Copy a stream. Raises FetchError when it has more than `limit` bytes."""
-    while block := source.read1(BLOCK):  # what is there: a slow line loses less when it is cut
-        limit -= len(block)
-        if limit < 0:
-            raise FetchError("more bytes came than the file has")
-        into.write(block)
-        progress.add(len(block), len(block))
+def _write_all(into: io.FileIO, block: bytes) -> None:
+    """Write a block; the disk may take it in pieces."""
+    rest = memoryview(block)
+    while rest:
+        rest = rest[into.write(rest) :]
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

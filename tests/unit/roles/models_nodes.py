@@ -44,7 +44,12 @@ setsid sh -c 'echo $$ > @ROOT@/pid; "$@"; rmdir "$0"' "$group" "$@" </dev/null >
 """
 SYSTEMCTL = """#!/bin/sh
 for unit in "$@"; do :; done
-[ -d "@ROOT@/sys/fs/cgroup/system.slice/$unit" ] || { [ "$2" = -q ] || echo inactive; exit 3; }
+[ -d "@ROOT@/sys/fs/cgroup/system.slice/$unit" ] || {
+[ "$1" = show ] && exec echo 0
+[ "$2" = -q ] || echo inactive
+exit 3
+}
+[ "$1" = show ] && exec cat @ROOT@/pid
 [ "$2" = -q ] || echo active
 """
 SSH = """#!/bin/sh
