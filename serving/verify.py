@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from hashlib import sha256
 from ipaddress import ip_network
 
@@ -16,10 +17,11 @@ from core.model.errors import printable_line
 from core.model.fields import seconds
 from core.model.lock_file import lock_path
 from core.ssh.client import Machine
-from core.ssh.root_shell import COMMAND_SECONDS
+from core.ssh.root_shell import COMMAND_SECONDS, UnreachableError
 from core.util.managed_file import ManagedFile
+from core.verify.fabric_use import FabricUse
 from core.verify.reporter import CheckReporter
-from serving import allowed_addresses, desired, gateway, gateway_router, programs, unit_kinds
+from serving import allowed_addresses, collective_run, desired, gateway, gateway_router, programs, unit_kinds
 from serving.engines.registry import ENGINES
 from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
 from serving.options import ServedUnit, ServingGateway, rdma_is_measured, served_units
@@ -450,6 +452,50 @@ def test_ray_of_the_image_asks_for_the_token(node: Node, machine: Machine, rack:
             report.note(f"{name}: Ray {found[0]} asks for no token, which 2.52 and later do; its slice alone closes it")
         else:
             report.note(f"{name}: Ray {found[0]} asks for the token")
+
+
+def test_an_all_reduce_over_the_ranks_is_as_fast_as_their_links(
+    node: Node,
+    machines: Mapping[str, Machine],
+    rack: Rack,
+    bandwidth: bool,
+    excluded: frozenset[str],
+    fabric_use: FabricUse,
+    report: CheckReporter,
+) -> None:
+    """Containers of the image of each unit that this node heads run one of 64 MiB, while nothing uses the GPUs of its
+    nodes. The best result with an image is kept on the head.
+    """
+    units = [unit for unit in _units(rack, node) if unit.ranks(rack.nodes)[0] == node.name]
+    units = [unit for unit in units if len(unit.ranks(rack.nodes)) > 1 and ENGINES[unit.engine].package]
+    if not units:
+        pytest.skip(f"{node.name} is the head of no unit of several nodes with an engine of Python")
+    if not bandwidth:
+        pytest.skip("an all-reduce is measured with --bandwidth: it fills the fabric for some seconds")
+    lock = lock_path(rack.source)
+    pins, records = image_lock.read(lock), model_lock.read(lock)
+    faults, unknown = [], []
+    for unit in units:
+        name = f"{node.name}: unit {unit.name}"
+        if away := excluded & set(unit.ranks(rack.nodes)):
+            report.note(f"{name}: no all-reduce: {', '.join(sorted(away))} is excluded")
+            continue
+        if blockers := desired.blockers(rack, unit, pins, records):
+            unknown.append(f"{name}: no all-reduce: {blockers[0]}")
+            continue
+        try:
+            with fabric_use.alone():
+                finding = collective_run.measure(desired.locked_unit(rack, unit, pins, records), machines, fabric_use)
+        except collective_run.BusyError as error:
+            report.note(f"{name}: no all-reduce: {error}")
+        except (collective_run.NotMeasuredError, UnreachableError) as error:
+            unknown.append(f"{name}: no all-reduce: {error}")
+        else:
+            if finding.good:
+                report.note(f"{name}: {finding.words}")
+            else:
+                faults.append(f"{name}: {finding.words}")
+    report.judge(faults, unknown)
 
 
 def _gateway(rack: Rack, node: Node) -> ServingGateway:

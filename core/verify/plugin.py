@@ -15,7 +15,8 @@ from core.probes.protocol import UnknownError
 from core.ssh.client import Machine, NodeConnections
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import COMMAND_SECONDS
-from core.verify.measurements import parse_measurement
+from core.verify.fabric_use import FabricUse
+from core.verify.measurements import Bandwidth, parse_measurement
 from core.verify.outcomes import Outcome, first_line
 from core.verify.reporter import ENDED, FAULT, MEASURED, NOTE, UNKNOWN, CheckReporter, properties_named
 
@@ -82,6 +83,7 @@ class VerifyPlugin:
         """
         self._watch_forwarding = watch_forwarding
         self._folder = folder
+        self._fabric = FabricUse(folder)
         self._step = step
         self._total = self._begun = 0
         self.rack_ = rack
@@ -121,6 +123,11 @@ class VerifyPlugin:
     def ask_once(self) -> AskOnce:
         """Returns the answers that all sessions of this verification share: the first one asks, the others wait."""
         return AskOnce(self._folder)
+
+    @pytest.fixture(scope="session")
+    def fabric_use(self) -> FabricUse:
+        """Who measures over the fabric now, and what the sessions of this verification have measured."""
+        return self._fabric
 
     @pytest.fixture(scope="session")
     def machines(self) -> Iterator[NodeConnections]:
@@ -186,6 +193,14 @@ class VerifyPlugin:
             self.outcomes.append(Outcome(*where, passed=False, why=self._outcome_reason(report), skipped=True))
             return
         first, *more = self._failures(report) if report.failed else [("", False)]
+        measured = (
+            tuple(map(parse_measurement, properties_named(report.user_properties, MEASURED)))
+            if report.when == "call"
+            else ()
+        )
+        for value in measured:
+            if isinstance(value, Bandwidth):
+                self._fabric.record(value)
         self.outcomes.append(
             Outcome(
                 *where,
@@ -193,9 +208,7 @@ class VerifyPlugin:
                 why=first[0],
                 notes=properties_named(report.user_properties, NOTE),
                 unknown=first[1],
-                measured=tuple(map(parse_measurement, properties_named(report.user_properties, MEASURED)))
-                if report.when == "call"
-                else (),
+                measured=measured,
             )
         )
         self.outcomes.extend(Outcome(*where, passed=False, why=why, unknown=unknown) for why, unknown in more)

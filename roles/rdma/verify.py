@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,6 +14,7 @@ from core.model import Node, Port, Rack
 from core.model.rdma_flows import Flow, used
 from core.ssh.client import Machine, NodeConnections
 from core.ssh.root_shell import UnreachableError
+from core.verify.fabric_use import FabricUse
 from core.verify.measurements import Bandwidth
 from core.verify.plugin import WatchForwarding
 from core.verify.reporter import CheckReporter
@@ -32,6 +33,16 @@ def wanted(rack: Rack, node: Node, machine: Machine) -> dict[str, str]:
     assert len(names) == 1, f"{node.name}: {len(names)} interfaces hold {node.address}, wanted one"
     devices = {netdev: device for device, netdev in re.findall(r"^link (\S+)/1 .*netdev (\S+)", links, re.MULTILINE)}
     return variables(rack, node, names[0], devices)
+
+
+@pytest.fixture(autouse=True)
+def _beside_no_collective(bandwidth: bool, fabric_use: FabricUse) -> Iterator[None]:
+    """Measure while no all-reduce of another session has the fabric."""
+    if not bandwidth:
+        yield
+        return
+    with fabric_use.shared():
+        yield
 
 
 def _differing(wanted: dict[str, str], printed: str) -> list[str]:

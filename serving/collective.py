@@ -1,0 +1,236 @@
+"""The all-reduce over the ranks of a unit: the containers that run it, what is enough, and the verdict. Pure.
+
+Sources: "gate" is NVIDIA's own of spark_cluster_setup, 21.875 GB/s over links of 200G and 10 in a ring, with messages
+of gigabytes; "report" is NVIDIA/dgx-spark-playbooks issue 102 (3.04 GB/s by a development build of NCCL over a healthy
+wire, 23.74 by a release); "inferred" is a limit between two of them.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core.model import Rack
+from core.model.errors import printable_line
+from core.util import resources
+from core.verify.measurements import Bandwidth
+from serving.launch import UNIT_FILES, RankLaunch
+from serving.options import ServedUnit
+
+BYTES = 64 << 20
+"""Of one all-reduce. Small on purpose: a test of 16 GB froze a node (report)."""
+RANK_SECONDS = 150
+"""After so long a rank ends itself; torch of an image takes up to 30 s to load."""
+COMMAND_LIMIT = RANK_SECONDS + 60
+"""Seconds that docker may take for the rank of the head."""
+SHARE = 0.7
+"""Of the speed of the slowest rank's links. Inferred: the gate asks for 0.875 of 200G with far larger messages; one
+half alone gives 11 GB/s there, 0.44."""
+RING_SHARE = 0.32
+"""The same in a ring. Inferred: 0.8 of the gate's 10 GB/s, since messages are small."""
+KEPT_SHARE = 0.85
+"""Of the best result with this image, below which it is slower than it was (inferred)."""
+MOST_GBPS = 200
+"""Gbit/s of a node: both halves together; a second cable adds 5 % (reported)."""
+RUNBOOK = "docs/runbooks/bandwidth.md#all-reduce"
+FOLDER = "/var/lib/sparkrack/serve/collective"
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """What the ranks measured: GB/s of bus bandwidth, NCCL's version, and the networks that each node's NCCL named."""
+
+    gbytes: float
+    nccl: str | None
+    networks: Mapping[str, tuple[str, ...]]
+
+
+def container_name(unit: ServedUnit) -> str:
+    """Return the name of the containers."""
+    return f"sparkrack-{unit.name}-collective"
+
+
+def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port: int) -> str:
+    """Return the shell text that runs a rank: as the unit's own, but for its name and its program, without its secrets.
+
+    Args:
+        launch: what the node runs for the unit.
+        unit: the unit.
+        ranks: the number of its ranks.
+        head: the address of the first one.
+        port: at which the ranks meet there.
+
+    The rank of the head is waited for; each other one is left to itself.
+    """
+    other = {"--name": container_name(unit), "--entrypoint": "python3"}
+    words: list[str] = []
+    for place, word in enumerate(launch.docker):
+        before = launch.docker[place - 1] if place else ""
+        if before == "--volume" and word.startswith((f"{UNIT_FILES / unit.name}.key", f"{UNIT_FILES / unit.name}.ray")):
+            words.pop()
+        elif word != "--rm":  # what it printed is read when it has ended
+            words.append(other.get(before, word))
+    wanted = {
+        "rank": launch.rank,
+        "ranks": ranks,
+        "head": head,
+        "port": port,
+        "bytes": BYTES,
+        "limit": RANK_SECONDS,
+        "backend": "nccl",
+    }
+    program = ("-c", resources.file_text("serving", "files/all_reduce.py"), json.dumps(wanted))
+    waits = ["timeout", str(COMMAND_LIMIT), "docker", "run"] if launch.rank == 0 else ["docker", "run", "--detach"]
+    return f"{remove(unit)}; {shlex.join([*waits, *words, launch.image, *program])}"
+
+
+def remove(unit: ServedUnit) -> str:
+    """Return the shell text that removes a container of it; one that is not there is not an error."""
+    return f"docker rm --force {container_name(unit)} >/dev/null 2>&1"
+
+
+def output(unit: ServedUnit) -> str:
+    """Return the shell text that waits for the rank of another node than the head, and prints what it printed."""
+    name = container_name(unit)
+    return f"timeout 20 docker wait {name} >/dev/null 2>&1; docker logs {name}"
+
+
+def busy(units: Collection[str]) -> str:
+    """Return the shell text that prints what uses the GPU of a node: containers of these units, and processes."""
+    names = " ".join(f"--filter name=^/?sparkrack-{name}$" for name in units)
+    return (
+        f"docker ps {shlex.join(names.split())} --format 'unit {{{{.Names}}}}' && "
+        "timeout 20 nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader"
+    )
+
+
+def parse_result(text: str) -> dict[str, Any]:
+    """Return what a rank printed. Raises ValueError with its last words where that is not a result."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    for line in reversed(lines):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(found, dict) and isinstance(found.get("gbytes"), float) and found["gbytes"] > 0:
+            return found
+    raise ValueError(printable_line(lines[-1].strip())[:200] if lines else "it printed nothing")
+
+
+def all_reduce(texts: Mapping[str, str]) -> AllReduce:
+    """Return the result of the ranks, from what each node's printed, the head's first. Raises ValueError, with the
+    node, where one has no result."""
+    found = {}
+    for node, text in texts.items():
+        try:
+            found[node] = parse_result(text)
+        except ValueError as error:
+            raise ValueError(f"the rank on {node} has no result: {error}") from None
+    first = next(iter(found.values()))
+    networks = {node: tuple(map(str, one.get("networks") or ())) for node, one in found.items()}
+    return AllReduce(min(one["gbytes"] for one in found.values()), first.get("nccl"), networks)
+
+
+def enough(rack: Rack, ranks: Sequence[str]) -> float:
+    """Return the lowest healthy bus bandwidth (GB/s) of these nodes: a share of the links of the slowest one."""
+    speeds = []
+    for name in ranks:
+        cables = [rack.cabling.cable_of(port) for port in rack.cabling.ports_of(name)]
+        speeds.append(min(MOST_GBPS, sum(cable.gbps for cable in cables if cable is not None)))
+    share = RING_SHARE if rack.topology == "ring" and len(ranks) > 2 else SHARE
+    return min(speeds) / 8 * share
+
+
+def wire_words(wires: Sequence[Bandwidth], ranks: Collection[str]) -> tuple[str, bool | None]:
+    """Return what `ib_write_bw` gave between the nodes as words, and whether it is healthy; None: not measured."""
+    own = [one for one in wires if {one.sender, one.receiver} <= {*ranks} and one.gbps]
+    if not own:
+        return "ib_write_bw between its nodes was not measured in this run", None
+    figures = [figure for one in own for figure in one.gbps]
+    slow = [f"{one.sender} to {one.receiver}: {one.verdict}" for one in own if not one.good]
+    shown = f"{min(figures):.1f}" if min(figures) == max(figures) else f"{min(figures):.1f} to {max(figures):.1f}"
+    words = f"ib_write_bw between its nodes {shown} Gbit/s a half"
+    return (f"{words} ({', '.join(dict.fromkeys(slow))})" if slow else words), not slow
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict in one line; `good`: there is nothing to do."""
+
+    words: str
+    good: bool
+
+
+def judge(found: AllReduce, least: float, wires: tuple[str, bool | None], kept: Mapping[str, Any] | None) -> Finding:
+    """Return the verdict.
+
+    Args:
+        found: what the ranks measured.
+        least: the lowest healthy bus bandwidth (GB/s).
+        wires: what wire_words returned.
+        kept: the best result with this image, in the form of `record`.
+    """
+    shown = (
+        ", ".join(dict.fromkeys(name for names in found.networks.values() for name in names)) or "an unknown network"
+    )
+    line = f"all-reduce of 64 MiB {found.gbytes:.1f} GB/s by NCCL {found.nccl or 'of unknown version'} over {shown}; "
+    line += wires[0]
+    by_socket = [node for node, names in found.networks.items() if "Socket" in names]
+    if by_socket:
+        return Finding(
+            f"{line}: NCCL of {', '.join(by_socket)} uses sockets instead of RDMA: look at /dev/infiniband in the "
+            f"container and at NCCL_IB_HCA ({RUNBOOK})",
+            good=False,
+        )
+    if found.gbytes < least:
+        slow = {
+            True: "the wire is healthy and NCCL is slow: take an image with a released build of NCCL",
+            False: "the wire is slow: mend that first",
+            None: "measure the wire, too: `sparkrack verify --only rdma --only serving --bandwidth`",
+        }[wires[1]]
+        return Finding(f"{line}; at least {least:.1f} GB/s are expected: {slow} ({RUNBOOK})", good=False)
+    best = kept.get("gbytes") if kept else None
+    if kept and isinstance(best, float) and found.gbytes < best * KEPT_SHARE:
+        return Finding(
+            f"{line}; with this image it was {best:.1f} GB/s on {printable_line(str(kept.get('measured')))[:20]}: "
+            f"look at what else runs, and restart the nodes ({RUNBOOK})",
+            good=False,
+        )
+    return Finding(line, good=True)
+
+
+def record_path(unit: ServedUnit, image: str) -> str:
+    """Return the file of the head with the best result of a unit with one image."""
+    return f"{FOLDER}/{unit.name}.{image.removeprefix('sha256:')[:12]}.json"
+
+
+def record(unit: ServedUnit, launch: RankLaunch, ranks: Sequence[str], found: AllReduce, measured: str) -> str:
+    """Return the record of a result. `measured`: when, as text."""
+    return json.dumps(
+        {
+            "unit": unit.name,
+            "image": launch.image,
+            "ranks": list(ranks),
+            "gbytes": round(found.gbytes, 3),
+            "nccl": found.nccl,
+            "networks": {node: list(names) for node, names in found.networks.items()},
+            "measured": measured,
+        }
+    )
+
+
+def keep(path: str, content: str) -> str:
+    """Return the shell text that writes a record."""
+    return f"install -d -m 755 {FOLDER} && printf '%s\\n' {shlex.quote(content)} > {path}.new && mv {path}.new {path}"
+
+
+def kept_record(text: str, ranks: Sequence[str]) -> dict[str, Any] | None:
+    """Return the record in the text of a file; None where it is none, or of other nodes."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and found.get("ranks") == list(ranks) else None

@@ -1,0 +1,208 @@
+"""The all-reduce of `verify --bandwidth`: containers of the unit's image on each of its nodes, and the verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.probes.protocol import UnknownError
+from core.verify.fabric_use import FabricUse
+from core.verify.measurements import Bandwidth
+from core.verify.reporter import CheckReporter
+from serving import collective, verify
+from serving.options import served_units
+from tests.unit.model.serving_racks import unit
+from tests.unit.ops.shells import stand_in
+from tests.unit.roles.serving_nodes import ServingNode, ServingWorld
+from tests.unit.roles.serving_units import KEY
+from tests.unit.roles.test_serving_proof import UnitMachine
+
+KEPT = "var/lib/sparkrack/serve/collective"
+DOCKER = """
+case $1 in
+ps) cat @/containers 2>/dev/null; exit 0 ;;
+run) echo "$*" >> @/ran; cat @/printed; [ ! -s @/printed-errors ] || { cat @/printed-errors >&2; exit 1; } ;;
+logs) cat @/printed; cat @/printed-errors >&2 ;;
+rm) echo "$*" >> @/removed ;;
+esac
+"""
+
+
+def prepare(node: ServingNode, gbytes: float = 10.9, networks: tuple[str, ...] = ("IB",), errors: str = "") -> None:
+    """What the rank on a node prints."""
+    result = {"gbytes": gbytes, "nccl": "2.28.9+cuda13.0", "networks": list(networks)}
+    (node.root / "printed").write_text("" if errors else f"NCCL noise\n{json.dumps(result)}\n")
+    (node.root / "printed-errors").write_text(errors)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServingWorld:
+    """A unit of two nodes with legs of 100G, which does not run."""
+    monkeypatch.setenv("UNIT_KEY", KEY)
+    made = ServingWorld(tmp_path, monkeypatch)
+    made.write({"one": unit(api={"port": 8000, "key": {"env": "UNIT_KEY"}})})
+    for node in made.nodes.values():
+        stand_in(node.root, "docker", DOCKER.replace("@", str(node.root)))
+        stand_in(node.root, "nvidia-smi", f"cat {node.root}/processes 2>/dev/null || true")
+        prepare(node)
+    return made
+
+
+class Ended:
+    """What a check reported."""
+
+    def __init__(self, world: ServingWorld, folder: Path | None = None, **given: Any) -> None:
+        self.properties: list[tuple[str, object]] = []
+        names = list(world.rack.nodes)
+        machines = {name: StateMachine(node) for name, node in world.nodes.items()}
+        arguments: dict[str, Any] = {"bandwidth": True, "excluded": frozenset(), **given}
+        self.failure: Exception | None = None
+        try:
+            verify.test_an_all_reduce_over_the_ranks_is_as_fast_as_their_links(
+                world.rack.nodes[names[0]],
+                machines,
+                world.rack,
+                arguments["bandwidth"],
+                arguments["excluded"],
+                FabricUse(folder),
+                CheckReporter(self.properties),
+            )
+        except (AssertionError, UnknownError) as error:
+            self.failure = error
+
+    def lines(self, kind: str) -> list[str]:
+        return [str(text) for name, text in self.properties if name == kind]
+
+
+class StateMachine(UnitMachine):
+    """A machine whose state folder is in its folder, too."""
+
+    def run(self, command: str) -> Any:
+        return super().run(command.replace("/var/lib/sparkrack", f"{self.node.root}/var/lib/sparkrack"))
+
+
+def wire(good: bool = True, gbps: float = 98.0) -> Bandwidth:
+    return Bandwidth(
+        halves=(0,),
+        sender="n0",
+        sender_devices=("enp1s0f1np1",),
+        receiver="n1",
+        gbps=(gbps,),
+        least=80.0,
+        verdict="healthy" if good else "stale ConnectX-7",
+        good=good,
+        reason="",
+    )
+
+
+def test_a_fast_all_reduce_is_a_note_beside_the_wire_and_is_kept(world: ServingWorld, tmp_path: Path) -> None:
+    FabricUse(tmp_path).record(wire())
+    ended = Ended(world, tmp_path)
+    assert ended.failure is None, ended.failure
+    (note,) = ended.lines("note")
+    assert note == (
+        "n0: unit one: all-reduce of 64 MiB 10.9 GB/s by NCCL 2.28.9+cuda13.0 over IB; ib_write_bw between its nodes "
+        "98.0 Gbit/s a half"
+    )
+    (kept,) = (world.nodes["n0"].root / KEPT).iterdir()
+    found = json.loads(kept.read_text())
+    assert (found["unit"], found["ranks"], found["gbytes"]) == ("one", ["n0", "n1"], 10.9)
+    assert kept.name == f"one.{found['image'].removeprefix('sha256:')[:12]}.json"
+
+
+def test_each_rank_runs_in_a_container_as_the_unit_s_without_its_key_and_none_is_left(world: ServingWorld) -> None:
+    Ended(world)
+    runs = {name: (node.root / "ran").read_text() for name, node in world.nodes.items()}
+    for rank, (name, run) in enumerate(runs.items()):
+        assert "--name sparkrack-one-collective" in run
+        assert "--entrypoint python3" in run
+        assert "--network host" in run
+        assert "--device /dev/infiniband" in run
+        assert f"/dev/null:{world.nodes[name].root}/etc/nccl.conf:ro" in run, "settings of the image count for nothing"
+        assert "one.key" not in run
+        assert KEY not in run
+        assert f'"rank": {rank}, "ranks": 2' in run
+        assert ("--detach" in run) == (rank > 0)
+        removed = (world.nodes[name].root / "removed").read_text().splitlines()
+        assert removed == ["rm --force sparkrack-one-collective"] * 2, "before and after"
+
+
+@pytest.mark.parametrize(
+    ("good", "cause"),
+    [(True, "the wire is healthy and NCCL is slow: take an image with"), (False, "the wire is slow: mend that first")],
+)
+def test_a_slow_all_reduce_fails_and_says_whether_the_wire_is_slow(
+    world: ServingWorld, tmp_path: Path, good: bool, cause: str
+) -> None:
+    FabricUse(tmp_path).record(wire(good))
+    prepare(world.nodes["n0"], 3.04)
+    prepare(world.nodes["n1"], 3.05)
+    ended = Ended(world, tmp_path)
+    assert isinstance(ended.failure, AssertionError)
+    assert "all-reduce of 64 MiB 3.0 GB/s" in str(ended.failure)
+    assert "at least 8.8 GB/s are expected" in str(ended.failure)
+    assert cause in str(ended.failure)
+    assert not (world.nodes["n0"].root / KEPT).exists(), "a slow result is not kept"
+
+
+def test_a_rank_that_uses_sockets_is_named_whatever_its_speed(world: ServingWorld) -> None:
+    prepare(world.nodes["n1"], networks=("Socket",))
+    ended = Ended(world)
+    assert "NCCL of n1 uses sockets instead of RDMA" in str(ended.failure)
+
+
+def test_a_result_below_the_kept_one_with_this_image_fails(world: ServingWorld) -> None:
+    for node in world.nodes.values():
+        prepare(node, 12.0)
+    assert Ended(world).failure is None
+    for node in world.nodes.values():
+        prepare(node, 9.5)
+    assert "with this image it was 12.0 GB/s on 20" in str(Ended(world).failure)
+    (kept,) = (world.nodes["n0"].root / KEPT).iterdir()
+    assert json.loads(kept.read_text())["gbytes"] == 12.0
+
+
+def test_nothing_is_measured_while_a_unit_runs(world: ServingWorld) -> None:
+    (world.nodes["n1"].root / "containers").write_text("unit sparkrack-one\n")
+    ended = Ended(world)
+    assert ended.failure is None
+    assert ended.lines("note")[0].startswith(
+        "n0: unit one: no all-reduce: unit one runs on n1; `sparkrack serve stop one`"
+    )
+    assert not (world.nodes["n0"].root / "ran").exists()
+
+
+def test_nothing_is_measured_while_a_process_uses_a_gpu(world: ServingWorld) -> None:
+    (world.nodes["n0"].root / "processes").write_text("3411, python3\n")
+    assert Ended(world).lines("note") == [
+        "n0: unit one: no all-reduce: a process uses the GPU of n0: 3411, python3; end it"
+    ]
+
+
+def test_a_rank_without_a_result_is_unknown_with_its_last_words(world: ServingWorld) -> None:
+    prepare(world.nodes["n1"], errors="Traceback\nModuleNotFoundError: No module named 'torch'\n")
+    ended = Ended(world)
+    assert isinstance(ended.failure, UnknownError)
+    assert "docker of n1: ModuleNotFoundError: No module named 'torch'" in str(ended.failure)
+    assert (world.nodes["n0"].root / "removed").read_text(), "no container is left"
+
+
+def test_without_the_option_and_with_an_excluded_node_nothing_runs(world: ServingWorld) -> None:
+    with pytest.raises(pytest.skip.Exception, match="is measured with --bandwidth"):
+        Ended(world, bandwidth=False)
+    ended = Ended(world, excluded=frozenset({"n1"}))
+    assert ended.lines("note") == ["n0: unit one: no all-reduce: n1 is excluded"]
+    assert not (world.nodes["n0"].root / "ran").exists()
+
+
+def test_the_floor_is_a_share_of_the_slowest_rank_s_links(world: ServingWorld) -> None:
+    assert collective.enough(world.rack, served_units(world.rack)["one"].ranks(world.rack.nodes)) == 8.75
+
+
+def test_what_is_no_result_is_refused() -> None:
+    for text in ("", "{}", '{"gbytes": "19"}', '{"gbytes": 0.0}', "[1]"):
+        with pytest.raises(ValueError, match=r"printed nothing|gbytes|\{\}|\[1\]"):
+            collective.parse_result(text)
