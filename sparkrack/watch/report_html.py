@@ -309,8 +309,8 @@ def clock(at: float, window: Window) -> str:
 
 
 def time_ticks(window: Window) -> tuple[Tick, ...]:
-    """Return a mark for each full hour. The first text with room for it, and that of a new day, has its date. A mark near
-    an edge has no text, or no date, which would stand outside of the picture.
+    """Return a mark for each full hour. The first text with room for it, and that of a new day, has its date. A mark
+    near an edge has no text, or no date, which would stand outside of the picture.
     """
     made: list[Tick] = []
     when = datetime.fromtimestamp(window.start, UTC).replace(minute=0, second=0, microsecond=0)
