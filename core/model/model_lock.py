@@ -55,7 +55,7 @@ class ModelRecord:
 
 
 def revision_to_list(model: Model, locked: ModelRecord | None) -> str | None:
-    """Return the revision of which the files of a model are listed anew; None where the lock file has them.
+    """Return the revision of which the files of a model are listed again; None where the lock file has them.
 
     Its entry counts when it is of this source, for this revision and for this choice of files. The commit of the lock
     file is listed where only the choice is another one.

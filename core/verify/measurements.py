@@ -17,7 +17,7 @@ class Reachability(Record):
     half: int = Field(description="0 or 1: which half (twin) of a port")
     sender: str = Field(description="the node that asks")
     sender_device: str = Field(description="its network device")
-    receiver: str = Field(description="the node that shall answer")
+    receiver: str = Field(description="the node that has to answer")
     receiver_device: str = Field(description="its network device")
     mtu: int = Field(description="bytes of the frames that were sent")
     reached: bool | None = Field(description="null: the sender could not be asked")

@@ -147,7 +147,7 @@ def exchange(facts: ExchangeFacts) -> Changeset:
     lets_in = after != (before or b"") or opened
     pending = facts.peers.without_key
     if not stale and not lets_in and not pending:
-        return Changeset(warnings=warnings, in_sync_reason="the nodes of this run are known and let in")
+        return Changeset(warnings=warnings, in_sync_reason="the nodes of this run are known and may log in")
     events = [*acted(Action.ALLOW_LOGIN, *pending, detail="once its key is made")]
     commands: list[StringCommand] = []
     if lets_in:

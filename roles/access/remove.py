@@ -85,6 +85,6 @@ def remove_keys(facts: AccessFacts) -> Changeset:
 
 
 def _revoked_logins(facts: AccessFacts, before: bytes) -> tuple[Event, ...]:
-    """Return that the nodes whose lines are in a file are let in no longer."""
+    """Return that the nodes whose lines are in a file may no longer log in."""
     named = (authorized_keys.node_of_line(facts.rack, line) for line in before.splitlines())
     return acted(Action.REVOKE_LOGIN, *(name for name in dict.fromkeys(named) if name is not None))

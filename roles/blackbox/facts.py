@@ -10,7 +10,7 @@ from core.model import Node, Rack
 from core.ops import host_facts, systemd_probes
 from core.ops.announce import managed_file_changes
 from core.ops.managed_service import ManagedService, ServiceState
-from core.probes import systemd_dropins, systemd_units
+from core.probes import dropin_overriders, systemd_units
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.event import Event
@@ -276,20 +276,20 @@ class BlackboxFacts:
                 written = not self.stale(self.first_stage_files)
                 lines += watchdog.first_stage_blockers(self.rack, self.first_stage, written=written)
                 wanted = watchdog.settings(self.rack, self.device)
-                lines += systemd_dropins.overriders(listings[MANAGER_SETTINGS], wanted, watchdog.DROPIN)
+                lines += dropin_overriders.overriders(listings[MANAGER_SETTINGS], wanted, watchdog.DROPIN)
         _ = (self.before(kdump.SETTINGS), self.kdump_files)
         lines += kdump.blockers(kdump.options(self.rack), self.crash_kernel)
         kernel = {key: str(value) for key, value in desired.sysctls(self.rack).items()}
-        lines += systemd_dropins.overriders(listings[SYSCTL_SETTINGS], kernel, desired.PANIC)
+        lines += dropin_overriders.overriders(listings[SYSCTL_SETTINGS], kernel, desired.PANIC)
         if self.options.pstore:
             lines += self.backend.blockers
             if self.units[desired.PSTORE_UNIT].load == "not-found":
                 lines.append(
                     f"systemd has no {desired.PSTORE_UNIT}; install it, or set blackbox.pstore: false in rack.yaml"
                 )
-            lines += systemd_dropins.overriders(listings[PSTORE_SETTINGS], desired.PSTORE_SETTINGS, desired.PSTORE)
+            lines += dropin_overriders.overriders(listings[PSTORE_SETTINGS], desired.PSTORE_SETTINGS, desired.PSTORE)
         journal = desired.journal_settings(self.rack)
-        lines += systemd_dropins.overriders(listings[JOURNAL_SETTINGS], journal, desired.JOURNAL)
+        lines += dropin_overriders.overriders(listings[JOURNAL_SETTINGS], journal, desired.JOURNAL)
         _ = (self.recorder_program, self.recorder_units, self.recorder_state)
         if self.recorder_files and not self.recorder_state.python:
             lines.append(

@@ -8,7 +8,7 @@ from core.model import Node, Rack
 from core.model.fields import mebibytes
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from roles.blackbox import receivers
+from roles.blackbox import stream_routes
 from roles.blackbox.options import BlackboxOptions
 
 FOLDER = "/etc/sparkrack/blackbox"
@@ -42,18 +42,18 @@ def encrypted(rack: Rack) -> bool:
 
 def receiver(rack: Rack, node: Node) -> Node | None:
     """Return the node to which the journal of a node goes; None if it stays."""
-    return receivers.receiver(rack, node) if rack.options(BlackboxOptions).remote else None
+    return stream_routes.receiver(rack, node) if rack.options(BlackboxOptions).remote else None
 
 
 def senders(rack: Rack, node: Node) -> list[Node]:
     """Return the nodes whose journals come to a node."""
-    return receivers.senders(rack, node) if rack.options(BlackboxOptions).remote else []
+    return stream_routes.senders(rack, node) if rack.options(BlackboxOptions).remote else []
 
 
 # claim: blackbox.remote-journal
 def upload_settings(rack: Rack, to: Node) -> dict[str, str]:
     """Return the settings of systemd-journal-upload by key."""
-    place = f"{receivers.address(to)}:{receivers.JOURNAL_PORT}"
+    place = f"{stream_routes.address(to)}:{stream_routes.JOURNAL_PORT}"
     if not encrypted(rack):
         return {"URL": f"http://{place}"}
     credentials = f"/run/credentials/{UPLOAD}"
@@ -83,10 +83,10 @@ def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
         "/usr/bin/python3",
         "-I",
         PROGRAM,
-        f"--listen={receivers.address(node)}:{receivers.JOURNAL_PORT}",
+        f"--listen={stream_routes.address(node)}:{stream_routes.JOURNAL_PORT}",
         f"--folder={RECEIVED}",
         f"--limit={mebibytes(rack.options(BlackboxOptions).journal.keep)}",
-        *(f"--sender={one.name}={receivers.address(one)}" for one in senders(rack, node)),
+        *(f"--sender={one.name}={stream_routes.address(one)}" for one in senders(rack, node)),
         *([f"--tls=/run/credentials/{RECEIVE}"] if encrypted(rack) else []),
     ]
     unit = resources.file_text(

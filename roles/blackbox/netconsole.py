@@ -10,7 +10,7 @@ from core.model import Node, Rack
 from core.model.fields import mebibytes
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_shell, validate_unit
-from roles.blackbox import receivers
+from roles.blackbox import stream_routes
 from roles.blackbox.options import BlackboxOptions
 
 PROGRAM = "/usr/local/lib/sparkrack/netconsole-target"
@@ -32,12 +32,12 @@ _LIMIT_MIB = 64
 
 def receiver(rack: Rack, node: Node) -> Node | None:
     """Return the node to which the kernel of a node sends; None if it does not."""
-    return receivers.receiver(rack, node) if rack.options(BlackboxOptions).netconsole else None
+    return stream_routes.receiver(rack, node) if rack.options(BlackboxOptions).netconsole else None
 
 
 def senders(rack: Rack, node: Node) -> list[Node]:
     """Return the nodes whose kernels send to a node."""
-    return receivers.senders(rack, node) if rack.options(BlackboxOptions).netconsole else []
+    return stream_routes.senders(rack, node) if rack.options(BlackboxOptions).netconsole else []
 
 
 def sender_files(rack: Rack, node: Node, to: Node) -> list[ManagedFile]:
@@ -48,8 +48,8 @@ def sender_files(rack: Rack, node: Node, to: Node) -> list[ManagedFile]:
         "templates/sparkrack-netconsole.service",
         header=header(rack.rack),
         program=PROGRAM,
-        local=receivers.address(node),
-        remote=receivers.address(to),
+        local=stream_routes.address(node),
+        remote=stream_routes.address(to),
     )
     timer = resources.file_text("roles.blackbox", "templates/sparkrack-netconsole.timer", header=header(rack.rack))
     return [
@@ -65,10 +65,10 @@ def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
         "/usr/bin/python3",
         "-I",
         RECEIVE_PROGRAM,
-        f"--listen={receivers.address(node)}:{receivers.NETCONSOLE_PORT}",
+        f"--listen={stream_routes.address(node)}:{stream_routes.NETCONSOLE_PORT}",
         f"--folder={RECEIVED}",
         f"--limit={min(_LIMIT_MIB, mebibytes(rack.options(BlackboxOptions).journal.keep))}",
-        *(f"--sender={one.name}={receivers.address(one)}" for one in senders(rack, node)),
+        *(f"--sender={one.name}={stream_routes.address(one)}" for one in senders(rack, node)),
     ]
     unit = resources.file_text(
         "roles.blackbox",
@@ -88,7 +88,8 @@ def blockers(live: Mapping[tuple[str, str], str], node: Node) -> tuple[str, ...]
     """Why the kernel of a node may not send. Raises ValueError for an unknown answer."""
     off = "or set blackbox.netconsole: false in rack.yaml"
     dynamic = _live_value(live, "dynamic", "yes|no")
-    driver = _interface_driver(_live_value(live, "interfaces", r"([0-9.]+=[^ =]+=[^ =]+ ?)*"), receivers.address(node))
+    interfaces = _live_value(live, "interfaces", r"([0-9.]+=[^ =]+=[^ =]+ ?)*")
+    driver = _interface_driver(interfaces, stream_routes.address(node))
     lines = []
     if dynamic == "no":
         lines.append(f"this kernel has no CONFIG_NETCONSOLE_DYNAMIC; use one with it, {off}")
@@ -104,7 +105,7 @@ def armed(live: Mapping[tuple[str, str], str], node: Node, to: Node) -> bool:
     """Whether the kernel sends to the receiver now. Raises ValueError for an unknown answer."""
     target = _live_value(live, "target", r"absent|[01] \S+ \S+ [01]")
     level = _live_value(live, "level", "[0-9]{1,2}")
-    wanted = f"1 {receivers.address(node)} {receivers.address(to)} 1"
+    wanted = f"1 {stream_routes.address(node)} {stream_routes.address(to)} 1"
     return target == wanted and int(level) >= WARNING_LEVEL
 
 

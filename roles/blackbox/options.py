@@ -134,7 +134,7 @@ class RecorderOptions(Section):
 
 
 class KdumpOptions(Section):
-    """The crash kernel of a node: `reserve` of its memory is kept for it, for good. `vmcore`: at a panic it writes an
+    """The crash kernel of a node: `reserve` of its memory is always kept for it. `vmcore`: at a panic it writes an
     image of the memory to the disk, and not the kernel's log alone.
     """
 
@@ -145,8 +145,8 @@ class KdumpOptions(Section):
 class BlackboxOptions(Section):
     """What a node that dies leaves behind. `clock_cap`: MHz by vendor or node; a node without an entry has no cap.
 
-    `server`: the node that receives what the others send; None: roles.blackbox.receivers chooses one. `remote`: how a
-    node's journal leaves it. `netconsole`: the same for the messages of its kernel. `recorder`, `kdump`: False for
+    `server`: the node that receives what the others send; None: roles.blackbox.stream_routes chooses one. `remote`: how
+    a node's journal leaves it. `netconsole`: the same for the messages of its kernel. `recorder`, `kdump`: False for
     none. `watchdog_panics`: the watchdog causes a panic first, and a reset when that does not help.
     """
 

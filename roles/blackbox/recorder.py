@@ -10,7 +10,7 @@ from core.model import Node, Rack
 from core.model.fields import seconds
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from roles.blackbox import clock_cap, journal_stream, receivers
+from roles.blackbox import clock_cap, journal_stream, stream_routes
 from roles.blackbox.options import BlackboxOptions, RecorderOptions
 
 NAME = "sparkrack-recorder.service"
@@ -46,14 +46,14 @@ def options(rack: Rack) -> RecorderOptions | None:
 def sample_stream(rack: Rack, node: Node) -> SampleStream | None:
     """Return where the samples of a node go; None where they stay on it."""
     mode = rack.options(BlackboxOptions).remote
-    if not mode or (receiver := receivers.receiver(rack, node)) is None:
+    if not mode or (receiver := stream_routes.receiver(rack, node)) is None:
         return None
-    return SampleStream(mode, receivers.address(receiver), receiver.name)
+    return SampleStream(mode, stream_routes.address(receiver), receiver.name)
 
 
 def senders(rack: Rack, node: Node) -> dict[str, SampleStream]:
     """Return the streams of samples that this node keeps, by the name of the node that sends."""
-    streams = {other.name: sample_stream(rack, other) for other in receivers.senders(rack, node)}
+    streams = {other.name: sample_stream(rack, other) for other in stream_routes.senders(rack, node)}
     return {name: stream for name, stream in streams.items() if stream is not None}
 
 
@@ -96,11 +96,11 @@ def receive_unit(rack: Rack, node: Node, wanted: RecorderOptions, sending: Mappi
         "--folder",
         PEERS,
         "--listen",
-        f"{receivers.address(node)}:{PORT}",
+        f"{stream_routes.address(node)}:{PORT}",
         *_ring_arguments(wanted),
     ]
     for name in sending:
-        command += ["--peer", f"{name}={receivers.address(rack.nodes[name])}"]
+        command += ["--peer", f"{name}={stream_routes.address(rack.nodes[name])}"]
     text = resources.file_text(
         "roles.blackbox",
         "templates/sparkrack-recorder-receive.service",

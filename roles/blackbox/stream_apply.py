@@ -15,7 +15,7 @@ from core.ops.run_context import run_value
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import ManagedFile
-from roles.blackbox import journal_stream, netconsole, receivers, services
+from roles.blackbox import journal_stream, netconsole, services, stream_routes
 from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.stream_facts import KEY_PERMISSIONS, StreamFacts
@@ -145,7 +145,7 @@ def certify(here: NodeStreams) -> Changeset:
     files = [ManagedFile(journal_stream.AUTHORITY, authority.pem)]
     events = [*(_certificate_events(facts, here) if fault else ())]
     if fault:
-        made = authority.sign(facts.public, facts.node.name, receivers.address(facts.node))
+        made = authority.sign(facts.public, facts.node.name, stream_routes.address(facts.node))
         files.append(ManagedFile(journal_stream.CERTIFICATE, made))
     else:
         files.append(ManagedFile(journal_stream.CERTIFICATE, facts.before(journal_stream.CERTIFICATE) or b""))

@@ -12,12 +12,12 @@ from core.model import Node, Rack
 from core.ops import systemd_probes
 from core.ops.announce import managed_file_changes
 from core.ops.managed_service import ManagedService, ServiceState
-from core.probes import systemd_dropins, systemd_units
+from core.probes import dropin_overriders, systemd_units
 from core.probes.protocol import Reading
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.managed_file import ManagedFile
-from roles.blackbox import certificate_authority, desired, journal_stream, netconsole, receivers
+from roles.blackbox import certificate_authority, desired, journal_stream, netconsole, stream_routes
 
 STATE = "blackbox-stream-state"
 UNITS = "blackbox-stream-units"
@@ -132,7 +132,7 @@ class StreamFacts:
             authority,
             self.public,
             self.node.name,
-            receivers.address(self.node),
+            stream_routes.address(self.node),
         )
 
     @cached_property
@@ -146,7 +146,7 @@ class StreamFacts:
         to = journal_stream.receiver(self.rack, self.node)
         wanted = journal_stream.upload_settings(self.rack, to) if to else {}
         listing, openssl = self.reading.text(SETTINGS), self.openssl
-        lines = systemd_dropins.overriders(listing, wanted, journal_stream.UPLOAD_SETTINGS)
+        lines = dropin_overriders.overriders(listing, wanted, journal_stream.UPLOAD_SETTINGS)
         receives = bool(journal_stream.senders(self.rack, self.node))
         if receives and self.units[journal_stream.PACKAGE_SOCKET].active == "active":
             socket = journal_stream.PACKAGE_SOCKET

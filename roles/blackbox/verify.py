@@ -26,8 +26,8 @@ from roles.blackbox import (
     journal_stream,
     kdump,
     netconsole,
-    receivers,
     recorder,
+    stream_routes,
     watchdog,
 )
 from roles.blackbox.options import BlackboxOptions
@@ -310,14 +310,14 @@ def test_journals_are_received_at_the_management_address(
     """The receiver runs and listens there and nowhere else; nothing listens where no journal is received."""
     if not declared.remote:
         pytest.skip("rack.yaml has the journal stay on its node")
-    port, faults = receivers.JOURNAL_PORT, []
+    port, faults = stream_routes.JOURNAL_PORT, []
     places = [line.split()[3] for line in output(node, machine, "ss -Hltn").splitlines()]
     found = sorted(place for place in places if place.endswith(f":{port}"))
     if not journal_stream.senders(rack, node):
         if found:
             faults.append(f"{', '.join(found)} is open, and rack.yaml has no journal come to this node")
     else:
-        wanted = f"{receivers.address(node)}:{port}"
+        wanted = f"{stream_routes.address(node)}:{port}"
         faults = _service_faults(node, machine, journal_stream.RECEIVE)
         if found != [wanted]:
             faults.append(f"journals are received at {', '.join(found) or 'no address'}, wanted {wanted}")
@@ -340,7 +340,7 @@ def test_the_node_has_its_own_certificate(
     if mode != "600 root:root":
         faults.append(f"{key} is {mode}, wanted 600 root:root")
     for purpose in ("sslserver", "sslclient"):
-        names = f"-verify_ip {receivers.address(node)} -verify_hostname {shlex.quote(node.name)}"
+        names = f"-verify_ip {stream_routes.address(node)} -verify_hostname {shlex.quote(node.name)}"
         done = machine.run(f"openssl verify -CAfile {authority} -purpose {purpose} {names} {certificate}")
         if done.rc != 0:
             why = " ".join(str(done.stderr or done.stdout).split())[:200]
@@ -408,10 +408,10 @@ def test_kernel_messages_are_received_at_the_management_address(
     """The receiver runs and is bound to that address and to no other; none is where no kernel sends to."""
     if not declared.netconsole:
         pytest.skip("rack.yaml has the messages of the kernel stay on its node")
-    port, faults = receivers.NETCONSOLE_PORT, []
+    port, faults = stream_routes.NETCONSOLE_PORT, []
     places = [line.split()[3] for line in output(node, machine, "ss -Hlun").splitlines()]
     found = sorted(place for place in places if place.endswith(f":{port}"))
-    wanted = [f"{receivers.address(node)}:{port}"] if netconsole.senders(rack, node) else []
+    wanted = [f"{stream_routes.address(node)}:{port}"] if netconsole.senders(rack, node) else []
     if wanted:
         faults = _service_faults(node, machine, netconsole.RECEIVE)
     if found != wanted:
@@ -509,7 +509,7 @@ def test_samples_are_received_at_the_management_address(
         pytest.skip("rack.yaml has the samples stay on their node")
     places = [line.split()[3] for line in output(node, machine, "ss -Hltn").splitlines()]
     found = sorted(place for place in places if place.endswith(f":{recorder.PORT}"))
-    wanted = [f"{receivers.address(node)}:{recorder.PORT}"] if recorder.senders(rack, node) else []
+    wanted = [f"{stream_routes.address(node)}:{recorder.PORT}"] if recorder.senders(rack, node) else []
     faults = _service_faults(node, machine, recorder.RECEIVER) if wanted else []
     if found != wanted:
         addresses = [", ".join(some) or "no address" for some in (found, wanted)]

@@ -96,7 +96,7 @@ def keep_free(facts: MemoryFacts) -> Changeset:
     after = desired.dropin(facts.rack)
     wrong = {key: value for key, value in wanted.items() if live[key] != value}
     if before == after and not wrong:
-        return Changeset(in_sync_reason="the kernel keeps what it shall, live and at boot")
+        return Changeset(in_sync_reason="the kernel keeps the declared memory free, live and at boot")
     events = [file_diff(desired.DROPIN, before, after)] if before != after else []
     events += [value_change(key, live[key], value) for key, value in wrong.items()]
     commands = [remote_files.put(desired.DROPIN, after, mode="644")] if before != after else []

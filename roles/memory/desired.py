@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from core.model import Rack
 from core.model.role import reserved_gib
-from core.probes import systemd_dropins
+from core.probes import dropin_overriders
 from core.util.managed_file import header
 from roles.memory.options import MemoryOptions
 
@@ -195,4 +195,4 @@ def _meminfo_figure(meminfo: str, name: str) -> int:
 
 def conflicting_settings(listing: str, rack: Rack) -> list[str]:
     """Settings of others that would win over ours at boot, from `path:line` matches of the sysctl folders."""
-    return systemd_dropins.overriders(listing, {key: str(value) for key, value in sysctls(rack).items()}, DROPIN)
+    return dropin_overriders.overriders(listing, {key: str(value) for key, value in sysctls(rack).items()}, DROPIN)

@@ -9,7 +9,7 @@ from functools import cached_property
 from core.model import VLAN_DEVICES, Half, Node, Rack
 from core.ops import host_facts
 from core.ops import systemd_probes as lines
-from core.probes import systemd_dropins
+from core.probes import dropin_overriders
 from core.util import managed_file
 from core.util.managed_file import ManagedFile
 from roles.rdma import desired, environment
@@ -112,7 +112,7 @@ class RdmaFacts:
         wanted = {desired.MEMLOCK: "infinity"}
         return [
             *desired.outlimited(self.reading.text(LIMITS), self.rack),
-            *systemd_dropins.overriders(self.reading.text(MANAGER), wanted, desired.MANAGER),
+            *dropin_overriders.overriders(self.reading.text(MANAGER), wanted, desired.MANAGER),
         ]
 
     @cached_property
@@ -123,6 +123,6 @@ class RdmaFacts:
     @cached_property
     def arp_overriders(self) -> list[str]:
         """Files whose kernel settings override ours at boot."""
-        return systemd_dropins.overriders(
+        return dropin_overriders.overriders(
             self.reading.text(ARP), desired.sysctls(self.rack, self.node), desired.ARP_DROPIN
         )

@@ -9,7 +9,7 @@ from core.model import Rack
 from core.ops import host_facts, systemd_probes
 from core.ops.announce import managed_file_changes
 from core.ops.managed_service import ManagedService, ServiceState
-from core.probes import systemd_dropins, systemd_units
+from core.probes import dropin_overriders, systemd_units
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.event import Event, EventKind
@@ -132,7 +132,7 @@ class TimeFacts:
         """Why the role may not change this node. Reads everything, so that an unknown fact is reported
         before a change.
         """
-        overriders = systemd_dropins.overriders(
+        overriders = dropin_overriders.overriders(
             self.reading.text(SETTINGS), desired.timesyncd_settings(self.rack), desired.DROPIN
         )
         reads_sources = desired.reads_sources(self.reading.text(SOURCE_FOLDERS))

@@ -9,7 +9,7 @@ from ipaddress import IPv4Address
 
 from core.model import Node, Rack
 from core.model.fields import mebibytes
-from core.probes import systemd_dropins, systemd_units
+from core.probes import dropin_overriders, systemd_units
 from core.probes.systemd_units import SystemdUnit
 from core.util import resources
 from core.util.managed_file import ManagedFile, header
@@ -85,7 +85,7 @@ def overridden(listing: str, package: str) -> list[str]:
     `listing`: lines `path:line` of the drop-ins of all units of the role. Raises ValueError for any other line.
     """
     ours = dict.fromkeys(_KEYS, "\0")  # that no file can set: a drop-in of others may not even repeat it
-    return systemd_dropins.overriders(of_unit(listing, unit(package)), ours, dropin(package))
+    return dropin_overriders.overriders(of_unit(listing, unit(package)), ours, dropin(package))
 
 
 def of_unit(listing: str, name: str) -> str:

@@ -32,7 +32,7 @@ KNOWN_ARCHITECTURES = frozenset(
 _LAYER_KINDS: Mapping[str, str] = {
     "full_attention": "full",
     "attention": "full",
-    # Chunks of Llama 4: the engines keep the whole context, unless they are told otherwise.
+    # Chunks of Llama 4: the engines keep the whole context, unless an option says otherwise.
     "chunked_attention": "full",
     "sliding_attention": "sliding",
     "linear_attention": "linear",

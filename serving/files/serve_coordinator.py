@@ -83,7 +83,7 @@ class CoordinatorServer:
         self.listener = socket.create_server(unit.head, backlog=64)
 
     def serve(self) -> None:
-        """Accept connections for good."""
+        """Accept connections until the program ends."""
         while True:
             try:
                 connection, (address, *_) = self.listener.accept()
@@ -204,7 +204,7 @@ class Prober:
             self._request.cancel()
 
     def run(self) -> None:
-        """Probe for good."""
+        """Probe until the program ends."""
         while True:
             self._sleep(min(TICK, self.unit.times.ask))
             self.step()

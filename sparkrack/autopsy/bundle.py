@@ -10,7 +10,7 @@ from core.model import Rack
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
 from core.util.command_error import CommandError
-from roles.blackbox.receivers import receiver
+from roles.blackbox.stream_routes import receiver
 from sparkrack.autopsy.evidence import Evidence
 from sparkrack.autopsy.model import AutopsyReport
 from sparkrack.autopsy.questions import ABSENT, BUNDLE_SECONDS, CLOCK, FILES, of_receiver

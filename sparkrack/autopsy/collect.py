@@ -17,7 +17,7 @@ from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from roles.blackbox.options import BlackboxOptions
-from roles.blackbox.receivers import receiver
+from roles.blackbox.stream_routes import receiver
 from sparkrack.autopsy import parse
 from sparkrack.autopsy.evidence import (
     CleanStop,

@@ -11,7 +11,7 @@ from core.ssh.root_shell import UnreachableError
 from core.util.command_error import CommandError
 from core.util.paths import state_folder
 from core.util.screen import Screen
-from roles.blackbox.receivers import receiver
+from roles.blackbox.stream_routes import receiver
 from sparkrack.autopsy.drill import Drill, DrillError, DrillProgress
 from sparkrack.engine.rack_lock import RackLock
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run

@@ -18,7 +18,7 @@ from core.util.records import Text
 from roles.blackbox.options import BlackboxOptions, unencrypted
 from roles.driver import known_versions
 from roles.driver.options import DriverOptions
-from roles.rdma import topology_notes
+from roles.rdma import ring_cables
 from roles.watch.options import WatchOptions, unguarded
 from serving import calibration
 from serving import rules as serving_rules
@@ -90,7 +90,7 @@ def check_rack_file(file: Path) -> CheckedFile:
     warnings += [
         f"{position(file, note.path)}: {note.what}; {note.right}"
         for note in (
-            *topology_notes.notes(rack),
+            *ring_cables.notes(rack),
             *known_versions.notes(rack),
             *unencrypted(rack.declared(BlackboxOptions)),
             *unguarded(rack.declared(WatchOptions)),

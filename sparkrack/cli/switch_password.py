@@ -35,7 +35,7 @@ def password(name: str | None, rack: Path, new_file: Path) -> None:
       sparkrack switch password --new-file ~/secrets/crs812-2
 
     It logs in with the one that rack.yaml refers to, over the pinned certificate; if that is refused and the new one is
-    let in, all was done before. rack.yaml is left as it is: write the new reference there afterwards. It holds the
+    accepted, all was done before. rack.yaml is left as it is: write the new reference there afterwards. It holds the
     lock of the rack if the first node answers.
     """
     found = load(rack)

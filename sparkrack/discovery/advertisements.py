@@ -67,7 +67,7 @@ def mdns(service: str, host: str, addresses: Iterable[str]) -> tuple[Advertised,
 
 
 def lldp(output: str) -> tuple[Advertised, ...]:
-    """MikroTik units, from `lldpcli -f json0 show neighbors`; nothing when this is no such document."""
+    """MikroTik units, from `lldpcli -f json0 show neighbors`; nothing when this is not such a document."""
     try:
         neighbours = _LldpNeighbours.model_validate_json(output)
     except ValidationError:

@@ -121,7 +121,7 @@ def parse_node_facts(name: str, answers: Mapping[str, Answer]) -> NodeFacts:
 
 
 def with_neighbours(facts: NodeFacts, output: str) -> NodeFacts:
-    """Return the facts with the neighbours in this output of `ip -j neigh`; unchanged when it is no such output."""
+    """Return the facts with the neighbours in this output of `ip -j neigh`; unchanged when it is not such output."""
     try:
         return replace(facts, neighbours=parse_neighbours(output))
     except ValueError:

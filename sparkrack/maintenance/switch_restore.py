@@ -25,11 +25,11 @@ from core.util.screen import Screen
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run
 from sparkrack.engine.silences import silenced, silences_of_switches
 from sparkrack.engine.ssh_locking import lock_if_reachable
-from sparkrack.maintenance.running_units import refuse_running_units
+from sparkrack.maintenance.running_units_refusal import refuse_running_units
 from switch import backup
 from switch.executor import FAULTS, TransactionOutcome, disarmed, execute
 from switch.link_witness import Witness, witness
-from switch.restore import BackupTarget
+from switch.restore_target import BackupTarget
 from switch.served_units import nodes_behind
 from switch.transaction import Transaction
 

@@ -18,7 +18,7 @@ from core.util.screen import Screen
 from sparkrack.bootstrap.switch_run import typed_password
 from sparkrack.engine.silences import silenced, silences_of_switches
 from sparkrack.engine.ssh_locking import lock_if_reachable
-from sparkrack.maintenance.running_units import refuse_running_units
+from sparkrack.maintenance.running_units_refusal import refuse_running_units
 from switch import backup
 from switch.executor import FAULTS
 from switch.served_units import cabled_nodes

@@ -32,7 +32,7 @@ def hub_name(text: str) -> tuple[str, str]:
 def default_options(
     defaults: Mapping[str, Any], model: str, known: Mapping[str, EngineOption], notes: RecipeNotes
 ) -> Iterator[str]:
-    """Yield the words that sparkrun makes of a recipe without a command; it leaves out what is no option.
+    """Yield the words that sparkrun makes of a recipe without a command; it leaves out what is not an option.
 
     Args:
         defaults: of the recipe.

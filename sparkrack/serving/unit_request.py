@@ -56,7 +56,7 @@ def _request(url: str, body: str) -> list[str]:
 
 
 def _bearer(key: SecretRef) -> str:
-    """Return the command that prints the header with a key; the key is no argument of a program."""
+    """Return the command that prints the header with a key; the key is not an argument of a program."""
     command = key.command or ("cat", str(key.file))
     value = f"${key.env}" if key.env else f"$({join(command)})"
     return f"printf 'Authorization: Bearer %s' \"{value}\""

@@ -176,7 +176,7 @@ class SwitchUpgrade:
 
     def compare(self, plan: UpgradePlan) -> bool | None:
         """Compare the configuration with the backup of an upgrade that was interrupted before it could; None when there
-        is no such backup."""
+        is not such a backup."""
         kept = self._open_backup(plan.unit.serial)
         return None if kept is None else self._is_unchanged(kept)
 

@@ -11,7 +11,7 @@ from core.routeros.menus import Menu
 from core.routeros.reading import SwitchReading
 from switch import backup
 from switch.backup import Keeper
-from switch.restore import BackupTarget
+from switch.restore_target import BackupTarget
 from tests.emulator.emulator_process import Crs812Process
 from tests.emulator.transactions import READER_PASSWORD, WHOLE, Operator
 from tests.unit.cli.runs import Ended, forked

@@ -28,16 +28,8 @@ from sparkrack.status.drills import DrillLevel, DrillResult
 from tests.emulator.emulator_process import Crs812Process, stop_all
 from tests.emulator.rest_client import plain
 from tests.unit.drift.plans import machine, plan
-from tests.unit.roles.test_watch_rules import (
-    BLACKBOX,
-    REALLY_WRITTEN,
-    UNIT_EDIT,
-    WIDE,
-    firing,
-    scrape_labels,
-    scraped,
-    written_by_a_node,
-)
+from tests.unit.roles.exported_series import REALLY_WRITTEN, firing, scrape_labels, scraped, written_by_a_node
+from tests.unit.roles.healthy_watch import BLACKBOX, UNIT_EDIT, WIDE
 from tests.unit.roles.test_watch_switch_reader import READER as SWITCH_READER
 from tests.unit.roles.watch_tools import PROGRAMS, rack
 

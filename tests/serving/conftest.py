@@ -1,4 +1,4 @@
-"""A rack of nodes in network namespaces (root)."""
+"""A rack of nodes in network namespaces (root), and a unit that a test steps."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.serving.engines import STAND_IN, EngineOfTests, installed, real_ray, real_vllm
 from tests.serving.serving_rack import ServingRack
+from tests.serving.stepped_unit import SteppedUnit
 
 
 @pytest.fixture
@@ -34,3 +35,9 @@ def rack(tmp_path: Path, request: pytest.FixtureRequest, engine: EngineOfTests) 
         yield made
     finally:
         made.down()
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> SteppedUnit:
+    """A unit that is down and was never started."""
+    return SteppedUnit(tmp_path)

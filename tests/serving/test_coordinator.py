@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.serving.serve_modules import serve_answers, serve_coordinator, serve_lifecycle, serve_probe, serve_unit
-from tests.serving.test_lifecycle import SteppedUnit
+from tests.serving.stepped_unit import SteppedUnit
 from tests.serving.test_unit_file import MINIMAL, written
 
 SECRET = b"s" * 64

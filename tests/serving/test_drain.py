@@ -12,7 +12,7 @@ import pytest
 from tests.serving.engines import engine_metrics
 from tests.serving.serve_modules import serve_lifecycle, serve_probe, serve_unit
 from tests.serving.serving_rack import API_PORT, KEY, ServingRack
-from tests.serving.test_lifecycle import SteppedUnit
+from tests.serving.stepped_unit import SteppedUnit
 from tests.serving.test_unit_file import MINIMAL, written
 
 CLIENT = """\

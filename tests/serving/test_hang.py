@@ -19,8 +19,8 @@ import pytest
 
 from tests.serving.serve_modules import FOLDER, serve_agent, serve_hang, serve_lifecycle
 from tests.serving.serving_rack import UNIT_FILES, ServingRack
+from tests.serving.stepped_unit import SteppedUnit
 from tests.serving.test_agent import LoneAgent
-from tests.serving.test_lifecycle import SteppedUnit
 from tests.serving.test_slice import finishes
 
 STOP = "stop sparkrack-serve-qwen.service"

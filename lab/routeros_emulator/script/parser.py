@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from lab.routeros_emulator import durations
 from lab.routeros_emulator.menu import EmulatedMenu
-from lab.routeros_emulator.script import conditions
-from lab.routeros_emulator.script.conditions import Test
+from lab.routeros_emulator.script import find_where
+from lab.routeros_emulator.script.find_where import Test
 from lab.routeros_emulator.script.lexer import Block, Part, Scanner, ScriptError, Sub, Word, WordGroup
 
 Menus = Mapping[str, EmulatedMenu]
@@ -238,7 +238,7 @@ class _ScriptReader:
             menu, verb, _ = _ScriptReader(self._menus, self._version, within)._locate(words)
             if verb == "find":
                 condition = scanner.rest.strip().removeprefix("where ")
-                return Find(menu, conditions.parse(condition))
+                return Find(menu, find_where.parse(condition))
             if verb is not None:
                 break
         raise ScriptError(f"only find is emulated in brackets (line {sub.line})")

@@ -196,7 +196,7 @@ class Evidence:
         except OSError as error:
             raise UnreadError(f"{self.folder / BOOTS}: {error.strerror}") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            self.unread["boots"] = f"{self.folder / BOOTS}: is not what `begin` writes; it begins anew"
+            self.unread["boots"] = f"{self.folder / BOOTS}: is not what `begin` writes; it begins again"
             return None
         return {"boots": boots, "records": records}
 

@@ -113,7 +113,7 @@ HANDSHAKE_LIMIT = 10.0
 IDLE_LIMIT = 60.0
 CONNECTIONS, CONNECTIONS_PER_ADDRESS = 32, 4
 BURST, MOST_RATE = 2 * BACKLOG, 8
-"""A connection may bring this many records at once, and this many a second for good."""
+"""A connection may bring this many records at once, and this many a second on average."""
 
 
 class RecorderError(Exception):
@@ -335,7 +335,7 @@ class Devices(threading.Thread):
         return {"zones": dict(zones), "carrier": dict(carrier)}
 
     def run(self) -> None:
-        """Read for good."""
+        """Read until the program ends."""
         looked = float("-inf")
         while True:
             if time.monotonic() - looked >= LOOK_EVERY:
@@ -438,7 +438,7 @@ class Gpu(threading.Thread):
         return {"state": state, **dict.fromkeys(GPU_FIELDS)}
 
     def run(self) -> None:
-        """Read for good."""
+        """Read until the program ends."""
         pause = 1.0
         while not self._ending:
             before, reason = self._last, self._read_child()
@@ -478,7 +478,7 @@ class Gpu(threading.Thread):
             else:
                 reason = f"{self._program} ended{f': {self._said}' if self._said else ''}"
         child.kill()
-        child.wait()  # for good: while one hangs in the driver, another would hang as well
+        child.wait()  # without a limit: while one hangs in the driver, another would hang as well
         child.stdout.close()
         self._child = None
         return reason
@@ -525,7 +525,7 @@ class KernelLog(threading.Thread):
         return [self._last, *self._counts] if self._readable else None
 
     def run(self) -> None:
-        """Read for good."""
+        """Read until the program ends."""
         logged = False
         while True:
             try:
@@ -704,7 +704,7 @@ class Disk(threading.Thread):
         self.join(NETWORK_LIMIT)
 
     def run(self) -> None:
-        """Write for good."""
+        """Write until the program ends."""
         while True:
             with self._changed:
                 while not (self._waiting or self._lines or self._ending):
@@ -806,7 +806,7 @@ class Peer(threading.Thread):
             self._changed.notify()
 
     def run(self) -> None:
-        """Send for good."""
+        """Send until the program ends."""
         pause, logged = 1.0, ""
         while True:
             sent = self.sent
@@ -1017,7 +1017,7 @@ class Receiver:
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
 
     def serve(self) -> None:
-        """Accept connections for good."""
+        """Accept connections until the program ends."""
         while True:
             try:
                 connection, (address, *_) = self._listener.accept()

@@ -128,15 +128,15 @@ class Node:
         }
 
     def samples(self) -> Iterator[Sample]:
-        """Yield all values. A part that cannot be read is told on stderr, and in a series."""
+        """Yield all values. A part that cannot be read is reported on stderr, and in a series."""
         for name, part in self.parts.items():
             try:
                 found, unread = checked(part()), 0
             except (UnreadError, OSError) as error:
-                found, unread = told(name, str(error)), 1
+                found, unread = report_unread(name, str(error)), 1
             # A file may have what its reader does not expect. It must not end the other parts.
             except Exception as error:
-                found, unread = told(name, f"{type(error).__name__}: {error}"), 1
+                found, unread = report_unread(name, f"{type(error).__name__}: {error}"), 1
             yield from found
             yield Sample("sparkrack_node_metrics_unread", {"part": name}, unread)
         yield Sample("sparkrack_node_metrics_timestamp_seconds", {}, time.time())
@@ -354,8 +354,8 @@ def checked(found: Iterator[Sample]) -> list[Sample]:
     return samples
 
 
-def told(part: str, reason: str) -> list[Sample]:
-    """Tell on stderr, in one line, why a part cannot be read; return its samples: none."""
+def report_unread(part: str, reason: str) -> list[Sample]:
+    """Print to stderr, in one line, why a part cannot be read; return its samples: none."""
     print(f"node_metrics: {part}: {' '.join(reason.split())[:300]}", file=sys.stderr)
     return []
 

@@ -167,7 +167,7 @@ def _is_secret(path: str, inside: str) -> bool:
 def placed(source: ExportSource, rank: int) -> tuple[Word, ...]:
     """Return the words of a rank with places for what is not the same on every node, or in another network.
 
-    The address at which the head listens is no such place: rack.yaml declares it.
+    The address at which the head listens is not such a place: rack.yaml declares it.
     """
     unit, rack = source.unit, source.rack
     stand_ins = {name: IPv4Address(_STAND_INS + number) for number, name in enumerate(source.nodes, 1)}

@@ -24,7 +24,7 @@ from sparkrack.watch.report_html import (
     value_ticks,
     verdict,
 )
-from tests.unit.roles.test_watch_rules import ALERTS, RUNBOOK
+from tests.unit.roles.healthy_watch import ALERTS, RUNBOOK
 from tests.unit.roles.test_watch_switch_rules import ALERTS as SWITCH_ALERTS
 from tests.unit.roles.watch_history import AWAY, SLOW, RecordedRack, recorded
 

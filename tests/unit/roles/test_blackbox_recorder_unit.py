@@ -13,7 +13,7 @@ import pytest
 from core.model import Rack
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
-from roles.blackbox import apply, desired, facts, receivers, recorder, services
+from roles.blackbox import apply, desired, facts, recorder, services, stream_routes
 from roles.blackbox.options import RecorderOptions
 from tests.unit.model.racks import RING, SWITCH, changed, loaded
 from tests.unit.ops.shells import calls, run, stand_in, write
@@ -147,24 +147,24 @@ def test_who_receives() -> None:
     """All send to the server, the first node without a cap of its clock; the server sends to the node after it."""
     found = rack("recorder: {}, clock_cap: {spark1: 2200}", RING)
     names = list(found.nodes)
-    sends = {name: receivers.receiver(found, node) for name, node in found.nodes.items()}
-    assert receivers.server(found).name == names[1]
+    sends = {name: stream_routes.receiver(found, node) for name, node in found.nodes.items()}
+    assert stream_routes.server(found).name == names[1]
     assert {name: node.name for name, node in sends.items() if node} == {
         name: names[2 % len(names)] if name == names[1] else names[1] for name in names
     }
     capped = rack("clock_cap: {spark1: 2200, spark2: 2200}")
-    assert receivers.server(capped).name == "spark1"
+    assert stream_routes.server(capped).name == "spark1"
 
 
 def test_the_samples_of_each_node_go_to_its_receiver() -> None:
     found = rack("recorder: {}, remote: plain", RING)
     for node in found.nodes.values():
-        receiver = receivers.receiver(found, node)
+        receiver = stream_routes.receiver(found, node)
         assert receiver
-        stream = recorder.SampleStream("plain", receivers.address(receiver), receiver.name)
+        stream = recorder.SampleStream("plain", stream_routes.address(receiver), receiver.name)
         assert recorder.sample_stream(found, node) == stream
         units = {file.path: file.content.decode() for file in recorder.files(found, node)}
-        assert f" --send {receiver.name}={receivers.address(receiver)}:6667" in units[recorder.UNITS[recorder.NAME]]
+        assert f" --send {receiver.name}={stream_routes.address(receiver)}:6667" in units[recorder.UNITS[recorder.NAME]]
 
 
 def test_the_units_of_a_stream() -> None:

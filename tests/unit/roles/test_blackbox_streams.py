@@ -17,7 +17,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.model import Rack, load
 from core.ops import host_facts
-from roles.blackbox import certificate_authority, journal_stream, netconsole, receivers, stream_facts
+from roles.blackbox import certificate_authority, journal_stream, netconsole, stream_facts, stream_routes
 from roles.blackbox.certificate_authority import CERTIFICATE, KEY
 from sparkrack.cli.main import sparkrack
 from tests.tiers import sampled
@@ -188,7 +188,7 @@ def test_the_first_run_certifies_both_nodes(world: World) -> None:
             facts.rack,
             facts.node,
         ).public
-        address = receivers.address(world.rack.nodes[node])
+        address = stream_routes.address(world.rack.nodes[node])
         assert certificate_authority.node_fault(found, ca, public, node, address) == ""
         settings = world.file(node, journal_stream.UPLOAD_SETTINGS).read_text()
         assert f"URL=https://{other}:19532\n" in settings
@@ -384,24 +384,24 @@ CAPS = "clock_cap: {asus: 2200}"
 def test_who_receives(section: str, server: str) -> None:
     rack = loaded(changed(SWITCH, ("rack: two\n", f"rack: two\nblackbox: {section}\n")))
     other = {"spark1": "spark2", "spark2": "spark1"}[server]
-    assert receivers.server(rack).name == server
-    found = {name: receivers.receiver(rack, node) for name, node in rack.nodes.items()}
+    assert stream_routes.server(rack).name == server
+    found = {name: stream_routes.receiver(rack, node) for name, node in rack.nodes.items()}
     assert {name: to.name for name, to in found.items() if to} == {server: other, other: server}
-    assert [node.name for node in receivers.senders(rack, rack.nodes[server])] == [other]
+    assert [node.name for node in stream_routes.senders(rack, rack.nodes[server])] == [other]
 
 
 def test_the_last_node_as_server_sends_to_the_first() -> None:
     more = "  spark3:\n    address: 10.77.0.13\n    vendor: lenovo\n    ports: {1: crs812/qsfp56-dd-1-5}\nswitches:\n"
     text = changed(SWITCH, ("switches:\n", more), ("rack: two\n", "rack: two\nblackbox: {server: spark3}\n"))
     rack = loaded(text.replace("\n\n", "\n"))
-    to = {name: receivers.receiver(rack, node) for name, node in rack.nodes.items()}
+    to = {name: stream_routes.receiver(rack, node) for name, node in rack.nodes.items()}
     assert {name: one.name for name, one in to.items() if one} == {
         "spark1": "spark3",
         "spark2": "spark3",
         "spark3": "spark1",
     }
-    assert [node.name for node in receivers.senders(rack, rack.nodes["spark1"])] == ["spark3"]
-    assert receivers.senders(rack, rack.nodes["spark2"]) == []
+    assert [node.name for node in stream_routes.senders(rack, rack.nodes["spark1"])] == ["spark3"]
+    assert stream_routes.senders(rack, rack.nodes["spark2"]) == []
 
 
 def test_nothing_leaves_a_node_by_default() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from core.ops import host_facts
-from core.probes.systemd_dropins import overriders
+from core.probes.dropin_overriders import overriders
 from roles.rdma import desired, environment, facts
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import rooted, run, stand_in, write

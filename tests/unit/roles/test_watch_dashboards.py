@@ -22,9 +22,9 @@ from sparkrack.watch.history import CURVES
 from sparkrack.watch.prometheus_api import PrometheusApi
 from tests.generated import REPOSITORY
 from tests.unit.ops.shells import write
+from tests.unit.roles.healthy_watch import ALERTS
 from tests.unit.roles.recorder_runs import node as files_of_a_node
 from tests.unit.roles.recorder_runs import recorder, recording, until
-from tests.unit.roles.test_watch_rules import ALERTS
 from tests.unit.roles.test_watch_switch_rules import ALERTS as SWITCH_ALERTS
 from tests.unit.roles.watch_history import RACK, RecordedRack, recorded
 from tests.unit.roles.watch_server import wait_for

@@ -25,7 +25,7 @@ from serving import desired
 from tests import generated
 from tests.generated import REPOSITORY
 from tests.serving.serve_modules import serve_unit
-from tests.serving.test_lifecycle import SteppedUnit
+from tests.serving.stepped_unit import SteppedUnit
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.model.serving_racks import unit
 from tests.unit.ops.shells import calls, stand_in, write

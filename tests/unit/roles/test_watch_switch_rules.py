@@ -11,7 +11,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from roles.watch import rules, switch_reader
-from tests.unit.roles.test_watch_rules import RUNBOOK, judged
+from tests.unit.roles.healthy_watch import RUNBOOK
+from tests.unit.roles.promtool_rules import judged
 from tests.unit.roles.test_watch_switch_reader import read_rack
 
 GROUPS = YAML(typ="safe").load(rules.rule_file(read_rack()).content.decode())["groups"]

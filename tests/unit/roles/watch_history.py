@@ -24,7 +24,7 @@ from ruamel.yaml import YAML
 
 from core.model import Rack
 from roles.watch import rules
-from tests.unit.roles.test_watch_rules import BLACKBOX, HEALTHY, UNIT_EDIT, WIDE
+from tests.unit.roles.healthy_watch import BLACKBOX, HEALTHY, UNIT_EDIT, WIDE
 from tests.unit.roles.test_watch_switch_reader import READER
 from tests.unit.roles.test_watch_switch_rules import HEALTHY as HEALTHY_SWITCH
 from tests.unit.roles.test_watch_switch_rules import READ

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from roles.rdma import topology_notes as cable_notes
+from roles.rdma import ring_cables as cable_notes
 from serving import topology_notes
 from serving.options import served_units
 from tests.unit.model import racks

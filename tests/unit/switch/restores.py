@@ -8,7 +8,7 @@ import pytest
 
 from core.routeros.change_plan import ChangePlan
 from core.routeros.errors import RefusedError
-from switch.restore import BackupTarget
+from switch.restore_target import BackupTarget
 from tests.unit.switch.racks import MakeRack
 from tests.unit.switch.rows import QOS, Tables, factory, reading
 

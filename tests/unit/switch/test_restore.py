@@ -11,8 +11,8 @@ from core.routeros.change_plan import ChangePlan
 from core.routeros.menus import BRIDGE, ETHERNET, PROFILE
 from core.routeros.sentences import writes
 from switch.backup import KEPT
-from switch.restore import BackupTarget
 from switch.restore_order import STAGES
+from switch.restore_target import BackupTarget
 from tests.unit.switch.racks import MakeRack
 from tests.unit.switch.restores import planned, reported, set_up
 from tests.unit.switch.rows import QOS, Tables, carry_out, factory, meaning, reading, row

@@ -10,7 +10,7 @@ from core.routeros.errors import CheckError, UnreadableError
 from core.routeros.menus import OLDEST
 from core.routeros.reading import SwitchReading
 from switch.backup import RESTORING, dump, load, newest
-from switch.restore import BackupTarget
+from switch.restore_target import BackupTarget
 from tests.unit.switch.racks import EVERY_KEY, MakeRack
 from tests.unit.switch.restores import planned, refused, reported
 from tests.unit.switch.rows import QOS, factory, reading, row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from core.probes.systemd_dropins import overriders
+from core.probes.dropin_overriders import overriders
 
 OWN = "/etc/sysctl.d/zz-own.conf"
 WANTED = {"net.ipv4.conf.all.arp_ignore": "1", "vm.swappiness": "0"}
