@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
-from weakref import WeakKeyDictionary
 
 from pyinfra.api.state import State
 
@@ -18,6 +17,7 @@ from core.model.lock_file import lock_path
 from core.model.model_lock import ModelRecord
 from core.model.secrets import SecretRef
 from core.ops.managed_service import NO_CHANGES, ManagedService, Reads, ServiceChanges, ServiceState
+from core.ops.run_context import run_value
 from core.ops.shared_survey import SharedSurvey, facts_of_nodes
 from core.ops.shell import sudo_script
 from core.util import managed_file
@@ -258,14 +258,13 @@ def away(figures: Mapping[str, float]) -> str:
     return f"away for about {max(1, math.ceil(took / 60))} min: its last start took {took:.0f} s"
 
 
-_secrets: WeakKeyDictionary[State, RunSecrets] = WeakKeyDictionary()
 _before: SharedSurvey[ServingSurvey] = SharedSurvey()
 _after: SharedSurvey[ServingSurvey] = SharedSurvey()
 
 
 def run_secrets(state: State, rack: Rack) -> RunSecrets:
     """Return the secrets of a run."""
-    return _secrets.setdefault(state, RunSecrets(rack))
+    return run_value(state, lambda: RunSecrets(rack), RunSecrets)
 
 
 def installed_units(state: State, rack: Rack) -> ServingSurvey:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 from paramiko import SSHException
 from pyinfra import logger
-from pyinfra.api.command import StringCommand
+from pyinfra.api.command import PyinfraCommand, StringCommand
 from pyinfra.api.host import Host
 
 from core.ops.remote_files import encoded
@@ -66,6 +67,24 @@ class PendingChange:
             f"rm {self.script}; {then}",
             stdin=stdin,
         )
+
+    def attempt(
+        self, host: Host, changes: Iterable[PyinfraCommand], what: str
+    ) -> Generator[PyinfraCommand, None, None]:
+        """Arm the timer, then make changes, of which the last is `keep`. When one fails, revert now.
+
+        `what`: the state that is restored. Each change is made after the one before it was done.
+        """
+        armed = kept = False
+        try:
+            yield self.arm()
+            armed = True
+            yield from changes
+            kept = True
+        finally:
+            # pyinfra ends an operation at its first failing command by closing this generator.
+            if host.state.is_executing and armed and not kept:
+                self.take_back(host, what)
 
     def revert_now(self, host: Host) -> bool:
         """Take the change back at once, without waiting for the clock; whether that went well."""

@@ -28,11 +28,17 @@ def _file_name(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-def _settings(listing: str) -> Iterator[tuple[str, str, str]]:
+def lines_of_files(listing: str, what: str) -> Iterator[tuple[str, str]]:
+    """The path and the text of each line `path:line`. Raises ValueError, which names `what`, for any other line."""
     for line in listing.splitlines():
-        path, _, setting = line.partition(":")
-        if not path.startswith("/"):
-            raise ValueError(f"drop-ins: unexpected probe output {line[:80]!r}")
+        path, colon, text = line.partition(":")
+        if not path.startswith("/") or not colon:
+            raise ValueError(f"{what}: unexpected probe output {line[:80]!r}")
+        yield path, text
+
+
+def _settings(listing: str) -> Iterator[tuple[str, str, str]]:
+    for path, setting in lines_of_files(listing, "drop-ins"):
         key, equals, value = setting.partition("=")
         if equals and not setting.lstrip().startswith(("#", ";")):
             # sysctl.d: a leading "-" forgives failure, and "/" may stand for ".".

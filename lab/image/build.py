@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import apt_packages
+from lab.image import apt_packages
 from lab.image.debian import Suite, end_steps, run, unpack
 from lab.image.kernel import Kernel, kernel
 from lab.image.kernel import recipe_hash as kernel_recipe
@@ -75,8 +75,7 @@ def recipe_hash() -> str:
     # The kernel's as well: a node has the list of the modules built into its kernel.
     digest = hashlib.sha256(f"{RELEASE} {TOOLS_RELEASE} {TOOLS} {PYTHON} {SIZE} {OPTIONS} {kernel_recipe()}".encode())
     folders = [path for name in ("rootfs", "vendor") for path in (RECIPE / name).rglob("*")]
-    files = [*(RECIPE / name for name in ("packages.txt", "customize.sh", "vendor.toml")), *folders]
-    files.append(RECIPE.parent / "apt_packages.py")
+    files = [*(RECIPE / name for name in ("packages.txt", "customize.sh", "vendor.toml", "apt_packages.py")), *folders]
     for path in sorted(path for path in files if path.is_file()):
         digest.update(f"\0{path.relative_to(RECIPE.parent)}\0{path.stat().st_mode & 0o111}\0".encode())
         digest.update(path.read_bytes())

@@ -81,24 +81,16 @@ def _on_trial(
 ) -> Generator[PyinfraCommand, None, None]:
     """The change, between the arming of the node's own clock and its end."""
     trial = PendingChange(TRIAL.name, sshd_config.revert(before), seconds)
-    armed = kept = False
-    try:
-        yield remote_files.put_managed(sshd_config.at_boot(before))
-        yield trial.arm()
-        armed = True
-        if wanted is None:
-            yield sudo_script(f"rm -f {sshd_config.DROPIN}; sshd -t")
-        else:
-            yield remote_files.put_managed(wanted)
+    put = sudo_script(f"rm -f {sshd_config.DROPIN}; sshd -t") if wanted is None else remote_files.put_managed(wanted)
+    changes = (
+        put,
         # systemd has sent its signal when it answers; sshd acts on it a moment later.
-        yield sudo_script(f"{sshd_config.reload()}; sleep 1")
-        yield FunctionCommand(_prove_login, (sshd_config.proof(view.rack, str(view.node.address)),), {})
-        yield trial.keep(f"rm -f {sshd_config.AT_BOOT}", stdin="")
-        kept = True
-    finally:
-        # pyinfra ends an operation at its first failing command by closing this generator.
-        if host.state.is_executing and armed and not kept:
-            trial.take_back(host, "the old sshd configuration")
+        sudo_script(f"{sshd_config.reload()}; sleep 1"),
+        FunctionCommand(_prove_login, (sshd_config.proof(view.rack, str(view.node.address)),), {}),
+        trial.keep(f"rm -f {sshd_config.AT_BOOT}", stdin=""),
+    )
+    yield remote_files.put_managed(sshd_config.at_boot(before))
+    yield from trial.attempt(host, changes, "the old sshd configuration")
 
 
 def _prove_login(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither

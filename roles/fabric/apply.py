@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, PyinfraCommand
@@ -69,16 +69,9 @@ def configure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraC
     + seconds: how long the node waits for the confirmation
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    progress = rollout(host, "fabric")
-    try:
-        view = FabricFacts(host_facts.read(host, "fabric"), rack, node)
-        right, units, _ = view.right, view.unit_blockers, view.dead
-        obstacles = [*view.obstacles, *([] if right else units)]
-    except (UnknownError, ValueError) as unknown:
-        yield refusals.fail_unknown(host, unknown)
-        return
-    if progress.blockers or obstacles:
-        yield refusals.refuse(host, *progress.blockers, *obstacles)
+    view = read_or_refuse(host, rack, node, _obstacles)
+    if not isinstance(view, FabricFacts):
+        yield view
         return
     if view.unread and not host.state.is_executing:
         # Only before a run: in it, an earlier operation makes links negotiate.
@@ -86,7 +79,8 @@ def configure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraC
         return
     for line in _dead_now(host, view):
         announce.announce_warning(host, line, EventKind.BROKEN)
-    if right:
+    progress = rollout(host, "fabric")
+    if view.right:
         host.noop("the fabric interfaces are as declared")
         progress.done.add(node.name)
         return
@@ -110,6 +104,27 @@ def configure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraC
         yield from _on_trial(host, progress, view, seconds)
 
 
+def read_or_refuse(
+    host: Host, rack: Rack, node: Node, obstacles: Callable[[FabricFacts], Iterable[str]]
+) -> FabricFacts | PyinfraCommand:
+    """Return what is known of a node before its fabric changes, or the command that refuses the change.
+
+    obstacles: returns why the node must not be changed. It reads all facts that the change needs, so that an unknown
+    fact is reported before any change.
+    """
+    try:
+        view = FabricFacts(host_facts.read(host, "fabric"), rack, node)
+        blockers = (*rollout(host, "fabric").blockers, *obstacles(view))
+    except (UnknownError, ValueError) as unknown:
+        return refusals.fail_unknown(host, unknown)
+    return refusals.refuse(host, *blockers) if blockers else view
+
+
+def _obstacles(view: FabricFacts) -> list[str]:
+    right, units, _ = view.right, view.unit_blockers, view.dead
+    return [*view.obstacles, *([] if right else units)]
+
+
 def _dead_now(host: Host, view: FabricFacts) -> list[str]:
     """The problems of the links. A run reads them again: the switch may have been changed since the node was read."""
     if not view.dead or not host.state.is_executing:
@@ -125,21 +140,16 @@ def _on_trial(host: Host, progress: Rollout, view: FabricFacts, seconds: int) ->
     rack, node, after = view.rack, view.node, view.wanted or b""
     entries = foreign_netplan.named_otherwise(view.adopted.values())
     trial = PendingChange(TRIAL.name, scripts.revert(view.now, view.adopted, entries), seconds)
-    armed = kept = False
-    try:
-        yield sudo_script(scripts.generate(candidate=True, adopted=view.adopted), stdin=remote_files.encoded(after))
-        yield trial.arm()
-        armed = True
+
+    def changes() -> Iterator[PyinfraCommand]:
         shadows = scripts.shadow(view.adopted, remote_files.encoded(foreign_netplan.EMPTY_NETPLAN))
         yield _activate(after, shadows + scripts.activate(desired.wanted(rack, node), view.now, entries))
         peers = progress.done | _right_already(host, view)
         yield FunctionCommand(prove_network, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
         yield _keep_file(after, trial, view.adopted)
-        kept = True
-    finally:
-        # pyinfra ends an operation at its first failing command by closing this generator.
-        if host.state.is_executing and armed and not kept:
-            trial.take_back(host, "the old network")
+
+    yield sudo_script(scripts.generate(candidate=True, adopted=view.adopted), stdin=remote_files.encoded(after))
+    yield from trial.attempt(host, changes(), "the old network")
 
 
 def _right_already(host: Host, view: FabricFacts) -> set[str]:

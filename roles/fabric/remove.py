@@ -11,15 +11,14 @@ from pyinfra.api.operation import operation
 from pyinfra.context import ctx_host
 
 from core.model import Node, Rack
-from core.ops import announce, host_facts, refusals, remote_files
+from core.ops import announce, host_facts, remote_files
 from core.ops.removal import Traces, take_off
 from core.ops.rollback import PendingChange
 from core.ops.rollout import rollout
 from core.ops.shell import sudo_script
-from core.probes.protocol import UnknownError
 from core.util.event import Action, file_acted, value_change
 from roles.fabric import ROLE, desired, foreign_netplan, scripts
-from roles.fabric.apply import prove_network
+from roles.fabric.apply import prove_network, read_or_refuse
 from roles.fabric.facts import TRIAL, FabricFacts
 
 TRACES = Traces(
@@ -46,23 +45,14 @@ def unconfigure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[Pyinfr
     + seconds: how long the node waits for the confirmation
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    progress = rollout(host, "fabric")
-    try:
-        view = FabricFacts(host_facts.read(host, "fabric"), rack, node)
-        ours = view.before is not None or view.reading.content(desired.TRIED) is not None
-        obstacles = list(view.unit_blockers) if ours else []
-        if view.reading.content(TRIAL.script) is not None:
-            obstacles.append(TRIAL.busy)
-        now = view.now
-    except (UnknownError, ValueError) as unknown:
-        yield refusals.fail_unknown(host, unknown)
+    view = read_or_refuse(host, rack, node, _obstacles)
+    if not isinstance(view, FabricFacts):
+        yield view
         return
-    if progress.blockers or obstacles:
-        yield refusals.refuse(host, *progress.blockers, *obstacles)
-        return
-    if not ours:
+    if not _has_our_files(view):
         host.noop("no interface is configured by us")
         return
+    now = view.now
     host_facts.invalidate(host)
     announce.announce_change(host, file_acted(Action.REMOVE, desired.KEPT))
     announce.announce_change(
@@ -70,19 +60,23 @@ def unconfigure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[Pyinfr
         [value_change(f"addresses of {name}", " ".join(sorted(was.addresses)), "none") for name, was in now.items()],
     )
     trial = PendingChange(TRIAL.name, scripts.revert(now), seconds)
-    armed = kept = False
-    with progress.step(host, node.name):
-        try:
-            empty = remote_files.encoded(foreign_netplan.EMPTY_NETPLAN)
-            yield sudo_script(scripts.generate(candidate=True), stdin=empty)
-            yield trial.arm()
-            armed = True
-            hide = f"umask 077; mkdir -p /run/netplan; base64 -d > {desired.TRIED}; chmod 600 {desired.TRIED}"
-            yield sudo_script(f"{hide}; {scripts.deactivate(now)}", stdin=empty)
-            yield FunctionCommand(prove_network, ("true",), {})
-            yield trial.keep(f"rm -f {desired.KEPT} {desired.TRIED}; sync /etc/netplan", stdin="")
-            kept = True
-        finally:
-            # pyinfra ends an operation at its first failing command by closing this generator.
-            if host.state.is_executing and armed and not kept:
-                trial.take_back(host, "the old network")
+    empty = remote_files.encoded(foreign_netplan.EMPTY_NETPLAN)
+    hide = f"umask 077; mkdir -p /run/netplan; base64 -d > {desired.TRIED}; chmod 600 {desired.TRIED}"
+    changes = (
+        sudo_script(f"{hide}; {scripts.deactivate(now)}", stdin=empty),
+        FunctionCommand(prove_network, ("true",), {}),
+        trial.keep(f"rm -f {desired.KEPT} {desired.TRIED}; sync /etc/netplan", stdin=""),
+    )
+    with rollout(host, "fabric").step(host, node.name):
+        yield sudo_script(scripts.generate(candidate=True), stdin=empty)
+        yield from trial.attempt(host, changes, "the old network")
+
+
+def _has_our_files(view: FabricFacts) -> bool:
+    return view.before is not None or view.reading.content(desired.TRIED) is not None
+
+
+def _obstacles(view: FabricFacts) -> list[str]:
+    _ = view.now
+    obstacles = list(view.unit_blockers) if _has_our_files(view) else []
+    return obstacles if view.reading.content(TRIAL.script) is None else [*obstacles, TRIAL.busy]

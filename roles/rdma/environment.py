@@ -13,6 +13,7 @@ from core.hardware import gb10
 from core.model import Half, Node, Rack, addresses_of, lossless_classes
 from core.model.addressing import first_address
 from core.model.rdma_flows import used
+from core.probes.systemd_dropins import lines_of_files
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_shell
 from roles.rdma.options import RdmaOptions
@@ -128,16 +129,13 @@ def settings_probe() -> str:
     )
 
 
-def overriders(listing: str, wanted: Mapping[str, str], users: Collection[str]) -> list[str]:
+def overriding_variables(listing: str, wanted: Mapping[str, str], users: Collection[str]) -> list[str]:
     """Return the files of others by which a login or a service gets another value than ours.
 
     listing: the output of `settings_probe`. users: whose logins count. Raises ValueError for any other line.
     """
     found = []
-    for line in listing.splitlines():
-        path, colon, text = line.partition(":")
-        if not path.startswith("/") or not colon:
-            raise ValueError(f"environment of others: unexpected probe output {line[:80]!r}")
+    for path, text in lines_of_files(listing, "environment of others"):
         whose = _whose(path, users)
         for name, value in _ASSIGNMENT.findall(text) if whose else ():
             plain = value.strip("\"'")

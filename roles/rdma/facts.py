@@ -93,7 +93,7 @@ class RdmaFacts:
     def environment_overriders(self) -> list[str]:
         """Files by which a login or a service gets another value of a variable than ours."""
         wanted = environment.variables(self.rack, self.node, self._management, self._live_devices)
-        return environment.overriders(self.reading.text(SETTINGS), wanted, desired.users(self.rack))
+        return environment.overriding_variables(self.reading.text(SETTINGS), wanted, desired.users(self.rack))
 
     @cached_property
     def nccl_conf(self) -> tuple[bytes, bytes]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import apt_packages
-from lab.apt_packages import FILES, LIST, LabPackage, index, listed, release
+from lab.image import apt_packages
+from lab.image.apt_packages import FILES, LIST, LabPackage, index, listed, release
 
 ALL = listed(LIST.read_text())
 FACTORY = {package.name: package for package in ALL if package.factory}

@@ -42,7 +42,7 @@ def test_time_does_not_matter(recipe: Path) -> None:
         "image/rootfs/etc/fstab",
         "image/vendor.toml",
         "image/vendor/packagekit/usr/lib/systemd/system/packagekit.service",
-        "apt_packages.py",
+        "image/apt_packages.py",
     ],
 )
 def test_content_matters(recipe: Path, file: str) -> None:

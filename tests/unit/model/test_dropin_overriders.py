@@ -47,3 +47,9 @@ def test_what_does_not_win(line: str) -> None:
 def test_each_that_wins_is_reported() -> None:
     listing = "/etc/sysctl.d/zzz.conf:vm.swappiness=1\n/etc/sysctl.d/zzzz.conf:net.ipv4.conf.all.arp_ignore=0\n"
     assert len(overriders(listing, WANTED, OWN)) == 2
+
+
+@pytest.mark.parametrize("line", ["/etc/sysctl.d/zzz.conf", "grep: /etc/sysctl.d: denied", "vm.swappiness=1"])
+def test_a_line_that_names_no_file_and_setting_is_unknown(line: str) -> None:
+    with pytest.raises(ValueError, match="drop-ins: unexpected probe output"):
+        overriders(line, WANTED, OWN)

@@ -161,3 +161,19 @@ def test_whether_a_change_was_taken_back_is_in_the_log(node: Path, broken: bool,
     host = LoggingHost(node, lost=lost)
     TRIAL.take_back(host, "the old network")  # type: ignore[arg-type]
     assert host.said == [said]
+
+
+@pytest.mark.parametrize(("done", "reverted"), [(0, False), (1, True), (2, True), (3, False)])
+@pytest.mark.parametrize("executing", [True, False])
+def test_a_change_of_which_a_step_fails_is_reverted_once_the_timer_is_armed(
+    node: Path, done: int, reverted: bool, executing: bool
+) -> None:
+    """`done`: how many of the three commands (arm, change, keep) succeed before pyinfra ends the operation."""
+    host = LoggingHost(node)
+    host.state.is_executing = executing
+    commands = TRIAL.attempt(host, [StringCommand("true"), TRIAL.keep("true", stdin="")], "the old network")  # type: ignore[arg-type]
+    run(TRIAL.arm(), node)
+    for _ in range(done + 1):
+        next(commands, None)
+    commands.close()
+    assert (host.said != []) is (reverted and executing)

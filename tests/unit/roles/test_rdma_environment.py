@@ -267,7 +267,7 @@ WANTED = {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "=rocep1s0f1", "UCX_NET_DEVICES
     ],
 )
 def test_the_file_that_wins_over_ours_is_named(line: str, found: str) -> None:
-    assert environment.overriders(line, WANTED, ["ops", "root"]) == [found]
+    assert environment.overriding_variables(line, WANTED, ["ops", "root"]) == [found]
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_the_file_that_wins_over_ours_is_named(line: str, found: str) -> None:
     ],
 )
 def test_a_file_that_is_read_before_ours_or_says_the_same_is_no_fault(line: str) -> None:
-    assert environment.overriders(line, WANTED, ["ops", "root"]) == []
+    assert environment.overriding_variables(line, WANTED, ["ops", "root"]) == []
 
 
 def test_each_variable_of_a_rack_is_looked_for() -> None:

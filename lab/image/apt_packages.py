@@ -1,6 +1,6 @@
 """The vendor's packages of the lab: their list, their files, and the index that apt reads.
 
-The list is image/vendor.toml, their content is in image/vendor. A repository is a flat folder.
+The list is vendor.toml, their content is in vendor. A repository is a flat folder.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 
 from lab.image.debian import run
 
-LIST = Path(__file__).parent / "image" / "vendor.toml"
-FILES = Path(__file__).parent / "image" / "vendor"
+LIST = Path(__file__).parent / "vendor.toml"
+FILES = Path(__file__).parent / "vendor"
 EPOCH = 1735689600
 """Times in the packages and of the index: the start of 2025, so that the same list gives the same bytes."""
 DATE = "Wed, 01 Jan 2025 00:00:00 UTC"
