@@ -308,6 +308,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
             "dimension": dimension(unit, locked.record),
             **({"named": True} if ENGINES[unit.engine].serves_any_name else {}),
         },
+        "phases": {phase: dict(lines) for phase, lines in ENGINES[unit.engine].phases.items()},
         "rdma": rdma if len(locked.nodes) > 1 else "ignored",
         "times": {
             "gate_limit": GATE_LIMIT,

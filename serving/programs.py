@@ -14,6 +14,7 @@ MODULES = (
     "files/serve_probe.py",
     "files/serve_causes.py",
     "files/serve_rdma.py",
+    "files/serve_phases.py",
     "files/serve_gate_command.py",
     "files/serve_rdma_check.py",
     "files/serve_slice.py",

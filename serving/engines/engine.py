@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from serving.engines.bench_tool import BenchTool
 from serving.engines.host_memory import HostMemory, none
 from serving.engines.start_memory import StartLog
+from serving.engines.start_phases import PhaseLines
 
 if TYPE_CHECKING:
     from core.model.errors import RuleViolation
@@ -168,16 +169,15 @@ class ServingEngine:
     image, by unit, rank and number of ranks, in the form of files/serve_start.py.
 
     `package`: of Python, whose version the image has. `environment`: variables beside those of all engines. `owned`:
-    options that the launcher sets itself, or that take from it what it needs, and why. `table`: its options by release;
-    None for an engine that has no table. `own_address`: the variable with the address of each node. `ray`: whether Ray
-    joins its nodes. `host`: what its options take of the host's memory, from `args`, `env` and the number of ranks.
-    `bench`: its measuring tool. `log`: what it prints of its memory. `serves_any_name`: whether it answers whatever
-    model a request names, so that the name of its model must be looked up. `known_paths`: whether it is known to have
-    /v1/models and /health. `guards_metrics`: whether its /metrics needs
-    the key. `weights`: bytes that each node loads, from the sizes of the files of its models by the path in the
+    options that the launcher sets itself, or that take from it what it needs, and why. `table`: its options by
+    release; None for an engine that has no table. `own_address`: the variable with the address of each node. `ray`:
+    whether Ray joins its nodes. `host`: what its options take of the host's memory, from `args`, `env` and the number
+    of ranks. `bench`: its measuring tool. `log`: what it prints of its memory. `phases`: what it prints of its start.
+    `serves_any_name`: whether it answers whatever model a request names, so that the name of its model must be looked
+    up. `known_paths`: whether it is known to have /v1/models and /health. `guards_metrics`: whether its /metrics
+    needs the key. `weights`: bytes that each node loads, from the sizes of the files of its models by the path in the
     container, and the paths below /models that its options name, where the sum of declared sizes is the fit; None
-    where the fit is computed. `rules`: what is wrong with a unit of so many ranks. `advice`:
-    what is worth a warning.
+    where the fit is computed. `rules`: what is wrong with a unit of so many ranks. `advice`: what is worth a warning.
     """
 
     name: str
@@ -197,6 +197,7 @@ class ServingEngine:
     host: Callable[[Mapping[str, object], Mapping[str, str], int], HostMemory] = none
     bench: BenchTool | None = None
     log: StartLog | None = None
+    phases: PhaseLines = field(default_factory=dict)
     serves_any_name: bool = False
     known_paths: bool = True
     guards_metrics: bool = False

@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
+import serve_phases
 import serve_rdma
 from serve_causes import DRIVER_FAULT, explain
 from serve_slice import CGROUPS, UnitSlice, running_units
@@ -167,6 +168,7 @@ class Agent:
     ) -> None:
         """`rdma`: the file that names the RDMA devices, and the folder of their counters."""
         self.unit, self.rank, self._rdma = unit, rank, rdma
+        self._marks = serve_phases.marks_of(f"unit {unit.name}: phases", unit.phases)
         self._slice, self._cgroups = UnitSlice(unit.name, cgroups), cgroups
         self.secret = read_secret(unit)
         Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -199,6 +201,8 @@ class Agent:
         """When the kernel was first asked to end what is left, by the monotonic clock; 0: it was not."""
         self._service = ServiceState("unknown")
         self._network = ""
+        self._phases: tuple[int, serve_phases.PhaseReader] | None = None
+        """Of the start of a generation, what its journal tells."""
         self._said = "", ""
         """An invocation of the rank's service, and why it ended."""
 
@@ -238,9 +242,21 @@ class Agent:
             report_alive()
             service, invocation = self.unit.service, self.record.invocation
             self._network = serve_rdma.network(self.unit.journalctl, service, invocation, QUESTION_LIMIT)
-        if answer.get("loaded") is True:
+        loaded = answer.get("loaded") is True
+        if loaded:
             self._remove(self._loading)
+        if order == "run" and generation == self.record.generation:
+            self._read_phases(loaded=loaded)
         return order, generation, answer.get("hang") is True, answer.get("anyway") is True
+
+    def _read_phases(self, *, loaded: bool) -> None:
+        """Read from the journal of the rank how far its start is; once it is over, nothing more."""
+        record = self.record
+        if self._phases is None or self._phases[0] != record.generation:
+            reader = serve_phases.PhaseReader(self.unit.journalctl, self._marks, record.started)
+            self._phases = record.generation, reader
+        report_alive()
+        self._phases[1].read(record.invocation, time.monotonic(), QUESTION_LIMIT, loaded=loaded)
 
     def leave(self) -> NoReturn:
         """End in order, as at a shutdown. The service goes on: systemd ends it, or the next agent finds it."""
@@ -385,6 +401,7 @@ class Agent:
             "rdma": serve_rdma.counters(*self._rdma) if self.unit.rdma != "ignored" else {},
             "network": self._network,
             "beside": self._beside(),
+            "phases": self._phases[1].times if self._phases and self._phases[0] == self.record.generation else {},
         }
 
     def _beside(self) -> list[str]:

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 import serve_answers
+import serve_phases
 import serve_rdma
 from serve_unit import ServedRank, ServedUnit, ServeError, line
 
@@ -36,7 +37,8 @@ class UnitRecord:
     start of the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran.
     `anyway`: the latest desired state was to start although a node was not as after a boot. `remark`: what its start
     has shown, and rack.yaml allows: that the ranks do not use RDMA. `dimension`: the numbers of each embedding, as the
-    first answer with the files of version `dimension_of` had them; 0 of other kinds.
+    first answer with the files of version `dimension_of` had them; 0 of other kinds. `phases`: of the latest start, by
+    name `begin` and `seconds`, which is None for a phase that has not ended; one that was not seen is not there.
     """
 
     name: str
@@ -58,6 +60,7 @@ class UnitRecord:
     remark: str = ""
     dimension: int = 0
     dimension_of: str = ""
+    phases: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: dict[str, Any], name: str) -> UnitRecord:
@@ -78,6 +81,8 @@ class UnitRecord:
             raise ServeError("the state file: figures has a value that is not a number")
         if not all(isinstance(reason, str) for reason in record.failed_gates.values()):
             raise ServeError("the state file: failed_gates has a value that is not a text")
+        if not serve_phases.valid(record.phases):
+            raise ServeError(f"the state file: phases is {line(repr(record.phases), 80)}")
         for one in record.transitions:
             right = isinstance(one, list) and len(one) == 4 and _is_number(one[0])
             if not right or [type(value) for value in one[1:]] != [str, int, str]:
@@ -118,7 +123,7 @@ class AgentReport:
     `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for an agent that is older
     than versions are, whose reports still count: it must receive the order to stop. `rdma`: the bytes that each RDMA
     device has moved; `network`: what NCCL says that it uses, once it was asked for; `beside`: other units that run
-    on its node. `hang`: the cause that evidence shows.
+    on its node. `hang`: the cause that evidence shows. `phases`: of its start, by the clock of its node.
     """
 
     state: str
@@ -136,6 +141,7 @@ class AgentReport:
     network: str = ""
     hang: str = ""
     beside: tuple[str, ...] = ()
+    phases: serve_phases.Times = field(default_factory=dict)
 
     @classmethod
     def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> AgentReport:
@@ -178,6 +184,7 @@ class AgentReport:
             line(message["network"], 80),
             line(message["hang"]),
             _names(message.get("beside", [])),
+            serve_phases.reported(message.get("phases", {})),
         )
 
 
@@ -216,6 +223,7 @@ class UnitLifecycle:
         """The generation of which each agent is asked what NCCL says that it uses."""
         self._entered = self._created = now
         self._begun: float | None = None
+        self._saved_phases: dict[str, dict[str, float | None]] = {}
         self._restarts: dict[float, float] = {}
         self._hangs = False
         """Whether the ranks are stopped because the engine gives no answer: what they show is collected before."""
@@ -231,6 +239,7 @@ class UnitLifecycle:
         if report.state == "running" and report.generation == self.record.generation:
             self._confirmed[rank] = report.heard
         self._add_cause(report)
+        self._add_phases()
         self.tick(report.heard)
         record = self.record
         current = report.generation == record.generation
@@ -257,6 +266,28 @@ class UnitLifecycle:
         if self._hangs and report.hang and report.generation == record.generation and report.hang not in record.reason:
             record.reason = f"{record.reason}; {report.hang}"
             record.transitions[-1][3] = record.reason
+            self._store()
+
+    def _add_phases(self) -> None:
+        """Add what all ranks show of the phases of the start; what was known before stays known."""
+        record = self.record
+        current = [self.reports.get(rank.number) for rank in self.unit.ranks]
+        if record.state not in ("starting", *SERVING):
+            return
+        found = [(one.phases, one.skew.ahead) for one in current if one and one.generation == record.generation]
+        if len(found) < len(self.unit.ranks):
+            return
+        seen = serve_phases.merged(found)
+        if (answer := seen.get("answer")) and answer["begin"] and record.proven:
+            # The clock of the engine's node may be ahead by less than is tolerated.
+            answer["seconds"] = round(max(0.0, record.proven - answer["begin"]), 1)
+        for phase, times in seen.items():
+            known, took = record.phases.get(phase, {}).get("seconds"), times["seconds"]
+            # A second model opens a phase again. An agent that came back later may find less in its journal.
+            if record.state == "starting" or known is None or (took is not None and took > known):
+                record.phases[phase] = times
+        if record.phases != self._saved_phases:
+            self._saved_phases = {name: dict(times) for name, times in record.phases.items()}
             self._store()
 
     def set_desired_state(self, desired_state: str, anyway: bool, now: float) -> tuple[bool, str]:
@@ -477,6 +508,8 @@ class UnitLifecycle:
             record.boots = [self.reports[rank.number].boot for rank in self.unit.ranks]
             record.started, record.proven = self._clock(), 0.0
             record.figures = {"gates_s": round(now - self._entered, 1)}
+            begin = record.phases.get("gates", {}).get("begin")
+            record.phases = {"gates": {"begin": begin, "seconds": record.figures["gates_s"]}}
             self._begun = now
             self.misses, self.last_probe, record.remark = 0, f"no {self.unit.probe.noun} was tried", ""
             self._enter("starting", f"all gates passed{self._remarks()}", now)
@@ -612,6 +645,7 @@ class UnitLifecycle:
     def _gate(self, reason: str, now: float) -> None:
         self.record.generation += 1
         self.record.boots, self.record.failed_gates = [], {}
+        self.record.phases = {"gates": {"begin": round(self._clock(), 3), "seconds": None}}
         self._enter("gating", reason, now, cause="failed")
 
     def _enter(self, state: str, reason: str, now: float, cause: str = "") -> None:

@@ -18,6 +18,8 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     journalctl   command that prints the kernel's log; default ["journalctl"]
     probe        {"kind": "chat", "prompt": "2+2=", "answer": "4", "max_tokens": 8, "tool": false, "dimension": 0,
                   "named": false}
+    phases       {"weights": {"begin": "Load weight begin", "end": "Load weight end"}, ...}: regular expressions for the
+                 lines of the engine that begin and end a phase of its start (serve_phases.py); left out: none
     rdma         of the ranks, after a start: required, remark (it is said when they do not use it) or ignored
     times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 5400, first_limit 300,
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1, evidence 3; and probe_misses 2
@@ -166,6 +168,7 @@ class ServedUnit:
     version: str = ""
     rdma: str = "ignored"
     engine: str = ""
+    phases: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def rank(self, number: int) -> ServedRank:
         """Return a rank by its number. Raises ServeError when there is none."""
@@ -316,6 +319,7 @@ def load_unit(path: str) -> ServedUnit:
         version=top.text("version", ""),
         rdma=top.one_of("rdma", "required", "remark", "ignored", default="ignored"),
         engine=top.text("engine", ""),
+        phases=top.take("phases", dict, lambda _: True, "an object", {}),
     )
     probe.end()
     metrics.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from serving.options import select_unit, served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, quiet_option, rack_option, units
 from sparkrack.serving.coordinator import SERVING, ask_coordinators
-from sparkrack.serving.unit_status import ServeStatus, UnitStatus, build_serve_status, next_command
+from sparkrack.serving.unit_status import ServeStatus, StartPhase, UnitStatus, build_serve_status, next_command
 from sparkrack.status.render import span
 from sparkrack.terminal.progress import show_progress
 
@@ -125,6 +126,18 @@ def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
             yield f"{one.unit}: {rank.node} (rank {rank.rank}): {rank.state}, {heard}{detail}"
     if figures := [f"{name} {one.figures[key]:g} s" for key, name in _FIGURES.items() if key in one.figures]:
         yield f"{one.unit}: {', '.join(figures)}"
+    if one.phases and (whole or one.state == "starting"):
+        now = datetime.now(UTC)
+        yield f"{one.unit}: start: {', '.join(_phase(phase, one, now) for phase in one.phases)}"
+
+
+def _phase(phase: StartPhase, unit: UnitStatus, now: datetime) -> str:
+    """Return a phase of a start with its seconds, or with those since its begin, in words."""
+    if phase.seconds is not None:
+        return f"{phase.phase} {phase.seconds:g} s"
+    if phase.begin is None or unit.state not in ("gating", "starting"):
+        return f"{phase.phase} unknown"
+    return f"{phase.phase} for {max(0.0, (now - phase.begin).total_seconds()):.0f} s"
 
 
 _WENT_BACK = "`serve recreate` went back to it, and rack.yaml declares another one"

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from shlex import join
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.model import Rack
 from core.model.errors import printable_line
@@ -74,6 +74,13 @@ class CoordinatorTransition(NamedTuple):
     reason: Text
 
 
+class CoordinatorPhase(_Answer):
+    """A phase of the latest start. `begin`: seconds since 1970; `seconds`: None for one that has not ended."""
+
+    begin: Annotated[float, Field(ge=0, lt=1e11)] | None
+    seconds: Annotated[float, Field(ge=0)] | None
+
+
 class CoordinatorStatus(_Answer):
     """What `serve_coordinator.py status` prints. Times are seconds since 1970, by the clock of the head.
 
@@ -82,7 +89,7 @@ class CoordinatorStatus(_Answer):
     are.
     `left`: the nodes on which something of a unit that is down or held is left, or may be.
     `previous`: the generation whose files `recreate` has put back, 0 when it is unknown which, None for no previous
-    ones.
+    ones. `phases`: of the latest start, those that were seen; none of an older coordinator.
     """
 
     name: Text
@@ -104,6 +111,7 @@ class CoordinatorStatus(_Answer):
     version: Text | None = None
     previous: int | None = None
     cause: Text = ""
+    phases: Mapping[str, CoordinatorPhase] = Field(default_factory=dict)
 
 
 class UnitCoordinator:

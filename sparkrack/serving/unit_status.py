@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -44,6 +44,19 @@ class RestartsUsed(Record):
     within: int
 
 
+Phase = Literal["gates", "container", "rendezvous", "weights", "compile", "graphs", "answer"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+"""The phases of a start in their order, as serving/files/serve_phases.py has them."""
+
+
+class StartPhase(Record):
+    """A phase of the latest start. `begin`: null when it was not seen; `seconds`: also null while it goes on."""
+
+    phase: Phase
+    begin: datetime | None = None
+    seconds: float | None = None
+
+
 class UnitStatus(Record):
     """A declared unit.
 
@@ -51,7 +64,8 @@ class UnitStatus(Record):
     has no files of the unit. `as_desired`: null when the state is unknown. `reason`: of the state, or why it is
     unknown. `cause`: what the state follows from: asked, failed, gate or machine; empty when it is unknown. `seconds`:
     since the state began. `figures`: of the latest generation, in seconds: gates_s, ready_s, and by the unit's kind
-    completion_s, embedding_s or ranking_s. `failed_gates`: the reason by node. `files`: those with which the
+    completion_s, embedding_s or ranking_s. `phases`: of the latest start, all of them; empty when the coordinator
+    does not report them. `failed_gates`: the reason by node. `files`: those with which the
     coordinator runs the unit. They are `declared` in rack.yaml; `previous`, those of generation `previous` (0:
     unknown), which `recreate` went back to; or `other`. Null: unknown, because of `files_unknown`.
     """
@@ -69,6 +83,7 @@ class UnitStatus(Record):
     ranks: tuple[UnitRankStatus, ...] = ()
     restarts: RestartsUsed
     figures: dict[str, float] = Field(default_factory=dict)
+    phases: tuple[StartPhase, ...] = ()
     failed_gates: dict[str, Text] = Field(default_factory=dict)
     files: Literal["declared", "previous", "other"] | None = None
     previous: int | None = None
@@ -198,9 +213,22 @@ def _unit(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus | CoordinatorE
         ),
         restarts=budget.model_copy(update={"used": used}),
         figures=dict(answer.figures),
+        phases=_phases(answer),
         failed_gates=dict(answer.failed_gates),
         **_files(rack, unit, answer),
     )
+
+
+def _phases(answer: CoordinatorStatus) -> tuple[StartPhase, ...]:
+    """Return all phases of the latest start, in their order; nothing where the coordinator reports none."""
+    if not answer.phases:
+        return ()
+    found = []
+    for phase in PHASES:
+        seen = answer.phases.get(phase)
+        begin = datetime.fromtimestamp(seen.begin, UTC) if seen and seen.begin is not None else None
+        found.append(StartPhase(phase=phase, begin=begin, seconds=seen.seconds if seen else None))
+    return tuple(found)
 
 
 def _files(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus) -> dict[str, Any]:

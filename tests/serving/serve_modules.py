@@ -18,6 +18,7 @@ import serve_gate_command  # noqa: E402
 import serve_hang  # noqa: E402
 import serve_lifecycle  # noqa: E402
 import serve_other_units  # noqa: E402
+import serve_phases  # noqa: E402
 import serve_probe  # noqa: E402
 import serve_rdma  # noqa: E402
 import serve_rdma_check  # noqa: E402
@@ -39,6 +40,7 @@ __all__ = [
     "serve_hang",
     "serve_lifecycle",
     "serve_other_units",
+    "serve_phases",
     "serve_probe",
     "serve_rdma",
     "serve_rdma_check",

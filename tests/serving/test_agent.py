@@ -409,6 +409,7 @@ def test_a_report_has_what_the_coordinator_judges_by(lone: LoneAgent) -> None:
         "rdma": {},
         "network": "IB",
         "beside": [],
+        "phases": {},
     }
     agent._service = serve_agent.ServiceState("active", "", "of another start")
     assert agent._report()["generation"] is None

@@ -22,6 +22,7 @@ Standard library only, Python 3.10 or later. Exit codes: 0 written, 1 not writte
                                             node has not booted and the carrier has not changed since
     sparkrack_unit_state                    1 for the state of a unit that its coordinator on this node has recorded
     sparkrack_unit_start_deadline_timestamp_seconds     until when a unit that starts may take to be ready
+    sparkrack_unit_start_phase_seconds      seconds of each known phase of the latest start of a unit
     sparkrack_model_info                    digest of the files of a model that were verified and have not changed since
     sparkrack_node_metrics_unread, sparkrack_node_metrics_timestamp_seconds
 """
@@ -89,6 +90,7 @@ HELP = {
     "sparkrack_bandwidth_record_current": "Whether boot and carrier are those of the measurement.",
     "sparkrack_unit_state": "1 for the state of a unit that its coordinator has recorded.",
     "sparkrack_unit_start_deadline_timestamp_seconds": "Until when a unit that starts may take to be ready.",
+    "sparkrack_unit_start_phase_seconds": "Seconds of a phase of the latest start of a unit.",
     "sparkrack_model_info": "Digest of the verified files of a model.",
     "sparkrack_node_metrics_unread": "1 for a part that could not be read.",
     "sparkrack_node_metrics_timestamp_seconds": "When these metrics were made.",
@@ -297,6 +299,11 @@ class Node:
             except (ValueError, TypeError, KeyError):
                 raise UnreadError(f"{UNIT_RECORDS}/{path.name}: is not a record of a coordinator") from None
             yield Sample("sparkrack_unit_state", {"state": state, "unit": unit}, 1)
+            phases = found.get("phases")
+            for phase, times in phases.items() if isinstance(phases, dict) else ():
+                if isinstance(times, dict) and isinstance(times.get("seconds"), int | float):
+                    labels = {"phase": label(phase), "unit": unit}
+                    yield Sample("sparkrack_unit_start_phase_seconds", labels, times["seconds"])
             # A unit that was removed from rack.yaml leaves its record.
             if state not in START_LIMITS or (file := self.record(f"{UNIT_FILES}/{path.name}")) is None:
                 continue

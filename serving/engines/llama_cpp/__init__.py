@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from serving.engines.engine import INSIDE_KEY, KeyForm, OptionSyntax, Progress, RankPlace, ServingEngine
 from serving.engines.llama_cpp.rules import advice, parts, rules
+from serving.engines.llama_cpp.start_phases import PHASES
 
 if TYPE_CHECKING:
     from serving.options import ServedUnit
@@ -92,6 +93,7 @@ ENGINES = (
         serves_any_name=True,
         guards_metrics=True,
         weights=weights,
+        phases=PHASES,
         rules=rules,
         advice=advice,
     ),

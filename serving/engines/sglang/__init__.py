@@ -8,6 +8,7 @@ from serving.engines.engine import INSIDE_KEY, RANK_OPTIONS, KeyForm, Progress, 
 from serving.engines.sglang.bench import BENCH
 from serving.engines.sglang.host import host_memory
 from serving.engines.sglang.start_log import LOG
+from serving.engines.sglang.start_phases import PHASES
 
 KEY_PATH = f"{INSIDE_KEY}.yaml"
 """Place in the container of the file by which SGLang gets its key."""
@@ -61,5 +62,6 @@ ENGINES = (
         bench=BENCH,
         host=host_memory,
         log=LOG,
+        phases=PHASES,
     ),
 )

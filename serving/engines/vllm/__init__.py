@@ -19,6 +19,7 @@ from serving.engines.engine import (
 from serving.engines.vllm.bench import BENCH
 from serving.engines.vllm.host import host_memory
 from serving.engines.vllm.start_log import LOG, RAY_LOG
+from serving.engines.vllm.start_phases import PHASES, RAY_PHASES
 
 if TYPE_CHECKING:
     from serving.options import ServedUnit
@@ -127,6 +128,7 @@ VLLM = ServingEngine(
     bench=BENCH,
     host=host_memory,
     log=LOG,
+    phases=PHASES,
 )
 ENGINES = (
     VLLM,
@@ -138,5 +140,6 @@ ENGINES = (
         looks=looks_with_ray,
         ray=True,
         log=RAY_LOG,
+        phases=RAY_PHASES,
     ),
 )

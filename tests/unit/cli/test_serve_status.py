@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from sparkrack.serving.coordinator import (
     UnitState,
 )
 from sparkrack.serving.unit_status import UnitStatus, build_serve_status, next_command
-from tests.serving.serve_modules import serve_lifecycle
+from tests.serving.serve_modules import serve_lifecycle, serve_phases
 from tests.unit.cli.serve_rack import BEGIN, ServeRack, answer
 from tests.unit.model.serving_racks import loaded, text, unit
 
@@ -68,6 +69,34 @@ def test_a_unit_that_serves_is_shown_with_its_figures(rack: ServeRack) -> None:
 def test_the_figures_of_a_unit_that_pools_are_shown(rack: ServeRack, figure: str, shown: str) -> None:
     rack.answers(answer("starting", "ready", figures={figure: 0.2}, version=rack.version(), dimension=384))
     assert f"qwen: {shown}" in [line.rstrip() for line in rack.run("status").stdout.splitlines()]
+
+
+def test_the_phases_of_the_latest_start_are_shown_and_one_that_was_not_seen_is_unknown(rack: ServeRack) -> None:
+    phases = {
+        "gates": {"begin": BEGIN - 12, "seconds": 12.0},
+        "weights": {"begin": BEGIN + 20, "seconds": 152.4},
+        "graphs": {"begin": BEGIN + 190, "seconds": None},
+    }
+    ready = answer("starting", "ready", phases=phases, version=rack.version())
+    rack.answers(*[ready] * 3)
+    start = "container unknown, rendezvous unknown, weights 152.4 s, compile unknown, graphs"
+    line = f"qwen: start: gates 12 s, {start} unknown, answer unknown"
+    assert line in " ".join(rack.run("status", "qwen").stdout.split())
+    assert "start:" not in rack.run("status").stdout, "the table of all units is short"
+    (found,) = json.loads(rack.run("status", "--json").stdout)["units"]
+    assert [one["phase"] for one in found["phases"]] == list(serve_phases.PHASES)
+    assert found["phases"][1] == {"phase": "container", "begin": None, "seconds": None}
+    assert found["phases"][3]["seconds"] == 152.4
+    assert found["phases"][5] == {"phase": "graphs", "begin": "2026-09-21T14:16:30Z", "seconds": None}
+    rack.answers(answer("gating", "starting", phases=phases, version=rack.version()))
+    shown = " ".join(rack.run("status").stdout.split())
+    assert re.search(rf"qwen: start: gates 12 s, {start} for [0-9]+ s, answer unknown", shown)
+
+
+def test_a_coordinator_that_reports_no_phases_shows_none(rack: ServeRack) -> None:
+    rack.answers(*[answer("starting", "ready", version=rack.version())] * 2)
+    assert "start:" not in rack.run("status", "qwen").stdout
+    assert json.loads(rack.run("status", "--json").stdout)["units"][0]["phases"] == []
 
 
 RANKS = [

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -454,6 +455,9 @@ def test_the_state_of_a_unit_and_until_when_it_may_start(node: Path, tmp_path_fa
     assert shown() == (["state=starting,unit=one"], kept.record.since + 40 * 60)
     kept.prove()
     assert shown() == (["state=ready,unit=one"], None)
+    kept.record.phases["graphs"] = {"begin": 1.0, "seconds": None}
+    serve_unit.write_record(str(node / "var/lib/sparkrack/serve/one.json"), asdict(kept.record))
+    assert of(exported(node), "unit_start_phase_seconds") == {"phase=gates,unit=one": 4}, "of an open phase none"
     kept.ended.add(1)
     kept.pass_by(8)
     assert shown() == (["state=held,unit=one"], None)
