@@ -2,7 +2,7 @@
 
 The files of a model are listed once, with sizes and hashes, and kept in `rack.lock.json` beside rack.yaml. One node
 fetches them from the hub, or receives them from the operator's machine; the others copy them from a node that has them,
-over the fabric, and each passes on a file as soon as its hash is right. A transfer continues without the operator's
+over the fabric, and each passes on the bytes of a file while they come. A transfer continues without the operator's
 machine, and every file continues where it was interrupted. The role removes nothing.
 """
 

@@ -19,8 +19,8 @@ class ModelTransfers(Transfers):
     """One model during its distribution.
 
     `holders`: nodes that have it. `receiving`: nodes that fetch it now, each with the node that it takes it from, None
-    for one that fetches it from outside; a receiver passes on each file as soon as that is right. `started`: those of
-    them whose transfer runs. `listing`: the node that lists its files.
+    for one that fetches it from outside; a receiver passes on the bytes of a file while they come.
+    `started`: those of them whose transfer runs. `listing`: the node that lists its files.
     """
 
     goal: ModelGoal

@@ -206,10 +206,8 @@ def sshd(tmp_path: Path) -> Iterator[Callable[[LocalStore], list[str]]]:
 
 def through_sshd(store: LocalStore, keys: Path, port: int) -> list[str]:
     """Return the command line; sshd gives the login shell a PATH without the stand-ins of this node."""
-    options = [
-        *("BatchMode=yes", "ConnectTimeout=10", "Compression=no", f"UserKnownHostsFile={keys}/known"),
-        *("StrictHostKeyChecking=yes", "Ciphers=^aes128-gcm@openssh.com"),
-    ]
+    options = ["BatchMode=yes", "ConnectTimeout=10", "Compression=no", f"UserKnownHostsFile={keys}/known"]
+    options += ["StrictHostKeyChecking=yes", "Ciphers=^aes128-gcm@openssh.com"]
     words = ["/usr/bin/ssh", "-F", "none", "-p", str(port), "-i", f"{keys}/user"]
     words += [word for option in options for word in ("-o", option)]
     script = f'for last in "$@"; do :; done; exec {shlex.join(words)} 127.0.0.1 "PATH={store.root}/bin:$PATH; $last"'
