@@ -20,8 +20,9 @@ from sparkrack.serving.tune_tries import Try
 
 MAX_LEDGERS = 50
 """Ledgers that are kept of a unit."""
-Verdict = Literal["baseline", "kept", "not better", "failed", "refused"]
-"""`baseline`: the unit as rack.yaml declares it. `refused`: by `check`, before anything was changed."""
+Verdict = Literal["baseline", "kept", "not better", "failed", "refused", "interrupted"]
+"""`baseline`: the unit as rack.yaml declares it. `refused`: by `check`, before anything was changed. `interrupted`: by
+Ctrl-C; it is tried again by `--resume`."""
 Value = str | bool | int | float
 FINAL: tuple[Verdict, ...] = ("kept", "not better", "failed", "refused")
 

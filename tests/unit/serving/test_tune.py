@@ -180,6 +180,10 @@ def test_a_failure_has_the_cause_that_nodes_and_coordinator_show(
     assert judgement.cause_of(found, 7, "vllm failed (exit 1)", kernel) == cause
 
 
+def test_a_unit_that_was_not_started_has_not_failed_a_measurement() -> None:
+    assert judgement.cause_of(status(), 0, "apply failed (exit 1)", "") == "end"
+
+
 def test_what_was_before_the_trial_is_not_its_failure() -> None:
     assert judgement.cause_of(status(STUCK, generation=6), 7, "", "") == "bench"
     assert judgement.first_failure(status(STUCK, ("stopping", "asked to stop"), generation=6), 7) == ""
@@ -208,6 +212,8 @@ def test_a_ledger_tells_what_is_not_judged_yet_also_with_a_torn_line(ledgers: Pa
     ledger.write(TrialJudged(verdict="baseline", tokens_s=(1.0, 1.0, 1.0)))
     ledger.write(TrialStarted(key="args.a", value=1))
     ledger.write(TrialJudged(key="args.a", value=1, verdict="not better"))
+    ledger.write(TrialStarted(key="args.a", value=2))
+    ledger.write(TrialJudged(key="args.a", value=2, verdict="interrupted"))
     ledger.write(TrialStarted(key="args.a", value=2))
     ledger.write(TrialRun(key="args.a", value=2, tokens_s=3.5))
     (path,) = ledgers.iterdir()
