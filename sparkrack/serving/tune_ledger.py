@@ -142,6 +142,8 @@ class TuneLedger:
         """Return the runs of a trial that was begun last and is not judged, None for another one."""
         runs: list[float] | None = None
         for line in self.lines:
+            if isinstance(line, TrialStarted | TrialRun | TrialJudged) and not line.key:
+                continue  # of the unit as declared, which a run that is resumed measures first
             if isinstance(line, TrialStarted):
                 runs = [] if (line.key, str(line.value)) == (tried.key, str(tried.value)) else None
             elif isinstance(line, TrialJudged):

@@ -226,6 +226,9 @@ def test_a_ledger_tells_what_is_not_judged_yet_also_with_a_torn_line(ledgers: Pa
     assert found.unjudged_runs(Try("args.a", 2)) == (3.5,)
     assert found.unjudged_runs(Try("args.a", 1)) is None
     assert found.ended is None
+    for line in (TrialStarted(), TrialRun(tokens_s=9.0), TrialJudged(verdict="baseline")):
+        found.write(line)
+    assert found.unjudged_runs(Try("args.a", 2)) == (3.5,), "a run that is resumed has measured the unit as declared"
     found.write(TrialJudged(key="args.a", value=2, verdict="kept", tokens_s=(3.5, 3.5, 3.5)))
     found.write(TuneEnded(serves=True))
     again = last_ledger("served", "qwen")
