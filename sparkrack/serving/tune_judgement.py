@@ -75,7 +75,7 @@ def cause_of(status: CoordinatorStatus | None, generation: int, reason: str, ker
         return "rdma"
     if any(re.search(r"no correct .* within", one) for one in failed):
         return "hang"
-    return "end" if failed or status is None else "bench"
+    return "end" if failed or status is None or not generation else "bench"
 
 
 def first_failure(status: CoordinatorStatus | None, generation: int) -> str:

@@ -20,8 +20,9 @@ from sparkrack.serving.tune_tries import Try
 
 MAX_LEDGERS = 50
 """Ledgers that are kept of a unit."""
-Verdict = Literal["baseline", "kept", "not better", "failed", "refused"]
-"""`baseline`: the unit as rack.yaml declares it. `refused`: by `check`, before anything was changed."""
+Verdict = Literal["baseline", "kept", "not better", "failed", "refused", "interrupted"]
+"""`baseline`: the unit as rack.yaml declares it. `refused`: by `check`, before anything was changed. `interrupted`: by
+Ctrl-C; it is tried again by `--resume`."""
 Value = str | bool | int | float
 FINAL: tuple[Verdict, ...] = ("kept", "not better", "failed", "refused")
 
@@ -141,6 +142,8 @@ class TuneLedger:
         """Return the runs of a trial that was begun last and is not judged, None for another one."""
         runs: list[float] | None = None
         for line in self.lines:
+            if isinstance(line, TrialStarted | TrialRun | TrialJudged) and not line.key:
+                continue  # of the unit as declared, which a run that is resumed measures first
             if isinstance(line, TrialStarted):
                 runs = [] if (line.key, str(line.value)) == (tried.key, str(tried.value)) else None
             elif isinstance(line, TrialJudged):

@@ -313,6 +313,8 @@ class UnitTune:
             result.reason = f"it is unknown whether a node had a fault: {nodes.unknown}"
 
     def _verdict(self, result: TrialResult, before: tuple[float, ...]) -> tuple[Verdict, str]:
+        if self.interrupted:
+            return "interrupted", "by Ctrl-C"
         if result.reason or len(result.runs) < RUNS:
             return "failed", result.reason or "it was not measured"
         better = is_better(before, result.runs)

@@ -110,6 +110,22 @@ def test_a_killed_run_leaves_what_was_declared_or_kept(tuned: TuneRack, at: str)
     tuned.whole_with(BETTER)
 
 
+def test_an_interrupted_run_brings_the_unit_back_and_is_resumed(tuned: TuneRack) -> None:
+    process = tuned.tune("--try", f"{KEY}={WORSE}")
+    runs = f'"event":"run","key":"{KEY}"'
+    folder = tuned.rack.folder / "state/sparkrack/served/tune/toy"
+    tuned.rack.wait(lambda: any(runs in path.read_text() for path in folder.glob("*")), "a value is measured")
+    process.send_signal(signal.SIGINT)
+    code, output = finished(process)
+    assert code == 1, output
+    assert tuned.verdicts() == {"": ("baseline", ""), WORSE: ("interrupted", "")}, output
+    tuned.whole_with(DECLARED)
+    code, output = finished(tuned.tune("--resume"))
+    assert code == 0, output
+    assert tuned.verdicts() == {"": ("baseline", ""), WORSE: ("not better", "")}, output
+    tuned.whole_with(DECLARED)
+
+
 def test_a_killed_run_is_resumed_at_once(tuned: TuneRack) -> None:
     code, output = finished(tuned.tune("--try", f"{KEY}={BETTER}", at="after up, 2"))
     assert code == -signal.SIGKILL, output

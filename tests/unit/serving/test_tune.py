@@ -180,6 +180,10 @@ def test_a_failure_has_the_cause_that_nodes_and_coordinator_show(
     assert judgement.cause_of(found, 7, "vllm failed (exit 1)", kernel) == cause
 
 
+def test_a_unit_that_was_not_started_has_not_failed_a_measurement() -> None:
+    assert judgement.cause_of(status(), 0, "apply failed (exit 1)", "") == "end"
+
+
 def test_what_was_before_the_trial_is_not_its_failure() -> None:
     assert judgement.cause_of(status(STUCK, generation=6), 7, "", "") == "bench"
     assert judgement.first_failure(status(STUCK, ("stopping", "asked to stop"), generation=6), 7) == ""
@@ -209,6 +213,8 @@ def test_a_ledger_tells_what_is_not_judged_yet_also_with_a_torn_line(ledgers: Pa
     ledger.write(TrialStarted(key="args.a", value=1))
     ledger.write(TrialJudged(key="args.a", value=1, verdict="not better"))
     ledger.write(TrialStarted(key="args.a", value=2))
+    ledger.write(TrialJudged(key="args.a", value=2, verdict="interrupted"))
+    ledger.write(TrialStarted(key="args.a", value=2))
     ledger.write(TrialRun(key="args.a", value=2, tokens_s=3.5))
     (path,) = ledgers.iterdir()
     with path.open("a") as file:
@@ -220,6 +226,9 @@ def test_a_ledger_tells_what_is_not_judged_yet_also_with_a_torn_line(ledgers: Pa
     assert found.unjudged_runs(Try("args.a", 2)) == (3.5,)
     assert found.unjudged_runs(Try("args.a", 1)) is None
     assert found.ended is None
+    for line in (TrialStarted(), TrialRun(tokens_s=9.0), TrialJudged(verdict="baseline")):
+        found.write(line)
+    assert found.unjudged_runs(Try("args.a", 2)) == (3.5,), "a run that is resumed has measured the unit as declared"
     found.write(TrialJudged(key="args.a", value=2, verdict="kept", tokens_s=(3.5, 3.5, 3.5)))
     found.write(TuneEnded(serves=True))
     again = last_ledger("served", "qwen")
