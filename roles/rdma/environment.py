@@ -13,7 +13,7 @@ from core.hardware import gb10
 from core.model import Half, Node, Rack, addresses_of, lossless_classes
 from core.model.addressing import first_address
 from core.model.rdma_flows import used
-from core.probes.systemd_dropins import lines_of_files
+from core.probes.dropin_overriders import lines_of_files
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_shell
 from roles.rdma.options import RdmaOptions
