@@ -176,6 +176,14 @@ def _faults(node: Node, machine: Machine, files: list[ManagedFile]) -> list[str]
     return faults
 
 
+def _service_faults(node: Node, machine: Machine, service: str) -> list[str]:
+    """Return why a service does not run now and at each boot."""
+    found = machine.run(f"systemctl is-active {service}; systemctl is-enabled {service}").stdout.split()
+    if found == ["active", "enabled"]:
+        return []
+    return [f"{node.name}: {service} is {' and '.join(found) or 'unknown'}, wanted active, enabled"]
+
+
 def test_the_programs_are_those_of_this_release(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
@@ -232,14 +240,12 @@ def test_agent_and_coordinator_run_and_start_at_boot(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """systemd reports them as active and enabled; the service of a rank is not enabled."""
-    faults = []
-    for unit in _units(rack, node):
-        for suffix in ("-agent", "-coordinator") if unit.ranks(rack.nodes)[0] == node.name else ("-agent",):
-            service = desired.service_name(unit, suffix)
-            found = machine.run(f"systemctl is-active {service}; systemctl is-enabled {service}").stdout.split()
-            if found != ["active", "enabled"]:
-                faults.append(f"{node.name}: {service} is {' and '.join(found) or 'unknown'}, wanted active, enabled")
-    report.judge(faults)
+    report.judge(
+        fault
+        for unit in _units(rack, node)
+        for suffix in (("-agent", "-coordinator") if unit.ranks(rack.nodes)[0] == node.name else ("-agent",))
+        for fault in _service_faults(node, machine, desired.service_name(unit, suffix))
+    )
 
 
 def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
@@ -524,10 +530,8 @@ def test_the_files_of_the_gateway_are_those_of_the_rack(
 def test_the_gateway_runs_and_starts_at_boot(node: Node, machine: Machine, rack: Rack, service: str) -> None:
     """systemd reports nginx and its router as active and enabled."""
     _gateway(rack, node)
-    found = machine.run(f"systemctl is-active {service}; systemctl is-enabled {service}").stdout.split()
-    assert found == ["active", "enabled"], (
-        f"{node.name}: {service} is {' and '.join(found) or 'unknown'}, wanted active, enabled"
-    )
+    faults = _service_faults(node, machine, service)
+    assert not faults, faults[0]
 
 
 def test_nginx_of_the_gateway_has_no_known_weakness(
