@@ -66,10 +66,11 @@ def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port
     The rank of the head is waited for; each other one is left to itself.
     """
     other = {"--name": container_name(unit), "--entrypoint": "python3"}
+    secrets = {f"{UNIT_FILES / unit.name}.{ending}" for ending in ("key", "ray")}
     words: list[str] = []
     for place, word in enumerate(launch.docker):
         before = launch.docker[place - 1] if place else ""
-        if before == "--volume" and word.startswith((f"{UNIT_FILES / unit.name}.key", f"{UNIT_FILES / unit.name}.ray")):
+        if word.partition(":")[0] in secrets:
             words.pop()
         elif word != "--rm":  # what it printed is read when it has ended
             words.append(other.get(before, word))

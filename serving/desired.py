@@ -37,6 +37,7 @@ from serving.launch import (
 from serving.options import ServedUnit, rdma_is_measured, served_units, serving_of
 from serving.programs import AGENT, COORDINATOR, GATE, RUN, programs
 from serving.shared_nodes import container_ceiling, declared_mebibytes
+from serving.topology_notes import ranks_apart
 from serving.unit_kinds import dimension
 from serving.unit_ports import master_port
 
@@ -367,7 +368,7 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
         "slot": unit.slot,
         "guard": gate.guard(rack),
         "image": {"name": unit.image, "id": locked.image_id},
-        "container": gate.container(unit, launch, len(locked.nodes)),
+        "container": gate.container(unit, launch, len(locked.nodes), bool(ranks_apart(rack, unit))),
         "model": gate.model(unit.model, locked.record),
         "also": [gate.model(name, record) for name, record in locked.further.items()],
         "files": gate.files(unit),

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from core.advisories.advisories import NCCL, PAGE, PIP_WHEEL, RING, advisory_table
 from core.hardware import gb10
 from core.model import Rack
 from core.model.addressing import Address, reachable
@@ -49,7 +50,7 @@ def guard(rack: Rack) -> str | None:
     return GUARD if rack.options(MemoryOptions).floor and "memory" not in rack.leave else None
 
 
-def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, object]:
+def container(unit: ServedUnit, launch: RankLaunch, ranks: int, apart: bool = False) -> dict[str, object]:
     """Return the container that proves, before a start, that the container of the rank can start: the same arguments of
     docker, but for its name, its network and its program, and without the key of the API.
 
@@ -57,6 +58,7 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
         unit: the unit.
         launch: of the rank on the node.
         ranks: the number of its ranks.
+        apart: whether they are in a ring, and no cable joins some of them.
     """
     name = f"sparkrack-{unit.name}-gate"
     engine = ENGINES[unit.engine]
@@ -74,8 +76,40 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, obj
     looks += [f"program:{unit.before[0]}"] if unit.before else []
     looks += [f"file:{path}" for path in container_files(unit)]
     looks += [f"settings:{NCCL_CONF}"] if covers_nccl_conf(unit, ranks) else []
-    shell = {} if engine.package else {"shell": True}
-    return {"name": name, "docker": words, "image": launch.image, "looks": looks, **shell}
+    if not engine.package:
+        return {"name": name, "docker": words, "image": launch.image, "looks": looks, "shell": True}
+    if ranks < 2:
+        return {"name": name, "docker": words, "image": launch.image, "looks": looks}
+    return {
+        "name": name,
+        "docker": words,
+        "image": launch.image,
+        "looks": [*looks, "nccl"],
+        "nccl": known_of_nccl(apart),
+    }
+
+
+def known_of_nccl(apart: bool) -> list[dict[str, object]]:
+    """Return what is known against versions of NCCL, in the form of files/serve_start.py. `apart`: the ranks are in a
+    ring, and no cable joins some of them.
+    """
+    return [
+        {
+            "versions": [
+                [numbers_of(part.since), numbers_of(part.fixed) if part.fixed else None] for part in row.versions
+            ],
+            "build": "wheel" if row.feature == PIP_WHEEL else None,
+            "words": "; ".join(filter(None, (row.effect, row.remedy, f"({row.id}, {PAGE})"))),
+        }
+        for row in advisory_table().advisories
+        if row.subject == NCCL and (row.feature != RING or apart)
+    ]
+
+
+def numbers_of(version: str) -> list[int]:
+    """Return the three numbers of a version of NCCL."""
+    numbers = [int(number) for number in version.split(".")]
+    return [*numbers, *[0] * (3 - len(numbers))]
 
 
 def model(name: str, record: ModelRecord) -> dict[str, object]:

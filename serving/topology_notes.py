@@ -17,9 +17,7 @@ def notes(rack: Rack, unit: ServedUnit) -> Iterator[RuleViolation]:
     beside ranks with 200G sets the pace of all, and switches were reported to drop frames towards it.
     """
     ranks = unit.ranks(rack.nodes)
-    joined = {frozenset(port.node for port in cable.ports) for cable in rack.cabling.cables}
-    apart = [pair for pair in combinations(ranks, 2) if frozenset(pair) not in joined]
-    if rack.topology == "ring" and apart:
+    if apart := ranks_apart(rack, unit):
         pairs = ", ".join(" and ".join(pair) for pair in apart)
         yield RuleViolation(
             ("nodes",),
@@ -35,6 +33,14 @@ def notes(rack: Rack, unit: ServedUnit) -> Iterator[RuleViolation]:
             "towards it",
             "split the cages of these nodes alike",
         )
+
+
+def ranks_apart(rack: Rack, unit: ServedUnit) -> list[tuple[str, str]]:
+    """Return the pairs of ranks that no cable joins, in a ring; nothing elsewhere."""
+    if rack.topology != "ring":
+        return []
+    joined = {frozenset(port.node for port in cable.ports) for cable in rack.cabling.cables}
+    return [pair for pair in combinations(unit.ranks(rack.nodes), 2) if frozenset(pair) not in joined]
 
 
 def _gbps(rack: Rack, node: str) -> int:

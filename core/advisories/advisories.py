@@ -24,8 +24,11 @@ NGINX = "nginx of Ubuntu 24.04"
 NVIDIA_DRIVER = "NVIDIA driver"
 KERNEL = "kernel"
 TOOLKIT = "NVIDIA container toolkit"
+NCCL = "NCCL"
 WITHOUT_KHO, CDI_MODE = "a boot without kho=off", "CDI mode"
 """Features of a node that rows name."""
+PIP_WHEEL, RING = "build of the pip wheel", "a ring"
+"""Features of an image and of the cables of its ranks that rows about NCCL name."""
 
 VersionKey = tuple[tuple[int, ...], int, int]
 

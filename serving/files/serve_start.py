@@ -41,6 +41,17 @@ for word in sys.argv[1:]:
     if kind == "settings" and os.path.exists(name):
         with open(name, errors="replace") as file:
             print("".join("%s: %s\\n" % (name, one.strip()) for one in file if one.strip() and one[0] != "#"), end="")
+    if kind == "nccl":
+        import ctypes
+        number, found = ctypes.c_int(), importlib.util.find_spec("nvidia")
+        wheels = [one + "/nccl/lib/libnccl.so.2" for one in (found.submodule_search_locations if found else ())]
+        for path, build in [(one, "wheel") for one in wheels if os.path.exists(one)] + [("libnccl.so.2", "system")]:
+            try:
+                if not ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number)):
+                    print("nccl: %d %s" % (number.value, build))
+                    break
+            except (OSError, AttributeError):
+                continue
     if kind == "cuda":
         import ctypes
         try:
@@ -55,8 +66,9 @@ for word in sys.argv[1:]:
         if not count.value:
             sys.exit("CUDA shows no GPU")
 """
-"""The program of the container. Its words: program:NAME, module:NAME, file:PATH, cuda; and settings:PATH, which prints
-the lines of a file of the image."""
+"""The program of the container. Its words: program:NAME, module:NAME, file:PATH, cuda; settings:PATH, which prints the
+lines of a file of the image; and nccl, which prints the number of its NCCL and its build: the one of the pip wheel,
+which torch takes first, or that of the system. NCCL tells it without a GPU."""
 
 SHELL_LOOK = """\
 PATH=$PATH:/app
@@ -112,6 +124,24 @@ class StartChecks:
         if settings:
             shown = line(", ".join(settings), 120)
             self.remarks.append(f"the image's {NCCL_CONF} has {shown}: the ranks get it only if env of the unit has it")
+
+        if "nccl" in looks:
+            self._check_nccl(found, wanted["nccl"])
+
+    def _check_nccl(self, printed: str, known: list[dict[str, Any]]) -> None:
+        """Compare NCCL of the image with what is known against some versions of it: that does not refuse the rank."""
+        told = re.search(r"^nccl: ([0-9]+) (wheel|system)$", printed, re.MULTILINE)
+        if not told:
+            self.remarks.append("NCCL of the image is unknown: it does not tell its version")
+            return
+        number, build = int(told[1]), told[2]
+        # 2.28.9 is 22809 (NCCL_VERSION of nccl.h since 2.9).
+        version = [number // 10000, number // 100 % 100, number % 100]
+        shown = ".".join(map(str, version))
+        for row in known:
+            inside = any(low <= version and (high is None or version < high) for low, high in row["versions"])
+            if inside and row["build"] in (None, build):
+                self.remarks.append(f"NCCL {shown} of the image: {row['words']}")
 
     def check_kernel_log(self) -> None:
         """The kernel has logged no failure of the GPU or its driver since the boot."""

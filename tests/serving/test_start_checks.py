@@ -89,6 +89,47 @@ def test_the_container_prints_the_lines_of_a_file_of_the_image(script: str, tmp_
     assert found.splitlines() == [f"{file}: NCCL_IB_USE_INLINE=1", f"{file}: NCCL_ALGO=Ring"]
 
 
+KNOWN = [{"versions": [[[2, 0, 0], [2, 30, 0]]], "build": None, "words": "a ring does not start (nccl.ring)"}]
+WHEEL = [{"versions": [[[2, 28, 9], [2, 28, 10]]], "build": "wheel", "words": "two ranks spin (nccl.wheel)"}]
+
+
+@pytest.mark.parametrize(
+    ("printed", "known", "remark"),
+    [
+        ("nccl: 22809 system", KNOWN, "; NCCL 2.28.9 of the image: a ring does not start (nccl.ring)"),
+        ("nccl: 23007 wheel", KNOWN, ""),
+        ("nccl: 22809 wheel", WHEEL, "; NCCL 2.28.9 of the image: two ranks spin (nccl.wheel)"),
+        ("nccl: 22809 system", WHEEL, ""),
+        ("nccl: -1 wheel", KNOWN, "; NCCL of the image is unknown: it does not tell its version"),
+        ("", KNOWN, "; NCCL of the image is unknown: it does not tell its version"),
+    ],
+)
+def test_what_is_known_against_nccl_of_the_image_is_a_remark_before_the_start(
+    node: GateNode, capsys: pytest.CaptureFixture[str], printed: str, known: list[Any], remark: str
+) -> None:
+    docker(node, f"echo '{printed}'")
+    container = {"name": "sparkrack-qwen-gate", "docker": [], "image": IMAGE, "looks": ["nccl"], "nccl": known}
+    assert node.gate(capsys, *TOGETHER, **ALONE, container=container) == f"ready{remark}"
+
+
+@pytest.mark.parametrize("build", ["wheel", "none"])
+def test_the_container_prints_the_number_of_its_nccl(build: str, tmp_path: Path) -> None:
+    library = tmp_path / "nvidia/nccl/lib/libnccl.so.2"
+    library.parent.mkdir(parents=True)
+    if build == "wheel":
+        source = tmp_path / "nccl.c"
+        source.write_text("int ncclGetVersion(int *version) { *version = 22809; return 0; }")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", serve_start.LOOK, "nccl"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(tmp_path)},
+    )
+    assert done.stdout == ("nccl: 22809 wheel\n" if build == "wheel" else "")
+
+
 def test_a_gpu_is_asked_for_in_the_container_of_a_node_that_has_cuda(
     node: GateNode, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -370,7 +370,10 @@ def test_the_container_of_the_gate_is_that_of_the_rank_without_its_key_and_netwo
     assert wanted["docker"] == rest
     assert "sparkrack-one.slice" in rest
     assert wanted["image"] == found.image_id
-    assert wanted["looks"] == ["program:vllm", SETTINGS]
+    assert wanted["looks"] == ["program:vllm", SETTINGS, "nccl"]
+    assert [row["words"].split("; ")[-1] for row in wanted["nccl"]] == [
+        "(nccl.2-28-9-wheel, docs/reference/advisories.md)"
+    ], "of a ring only where no cable joins some ranks"
 
 
 @pytest.mark.parametrize(
@@ -390,7 +393,7 @@ def test_the_container_of_the_gate_looks_for_what_the_rank_runs(
 ) -> None:
     found = locked(unit(**keys))
     looks = [gate_file(found, node)["container"]["looks"] for node in ("n0", "n1")]
-    assert looks == [[*head, SETTINGS], [*worker, SETTINGS]]
+    assert looks == [[*head, SETTINGS, "nccl"], [*worker, SETTINGS, "nccl"]]
 
 
 def test_the_gate_of_a_unit_of_one_node_asks_for_no_fabric() -> None:
