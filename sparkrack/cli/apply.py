@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from core.util.command_error import CommandError
-from sparkrack.cli.next_step import after_plan, next_step
+from sparkrack.cli.next_step import after_error, after_plan, next_step
 from sparkrack.cli.options import (
     UNASKED_HELP,
     json_option,
@@ -80,7 +81,9 @@ def apply(
         )
     given: dict[str, Any] = {"rack": rack, "limit": limit, "exclude": exclude, "only": only, "silent": quiet or as_json}
     screen = ApplyTerminal(
-        quiet=quiet, as_json=as_json, show_next=lambda made: after_plan(made, ["sparkrack", "apply"], **given)
+        quiet=quiet,
+        as_json=as_json,
+        show_next=lambda made: after_error(partial(after_plan, made, ["sparkrack", "apply"], **given)),
     )
     work = ApplyRun(found, rack, selection, screen, no_nodes=no_nodes, no_lock=no_lock, terminal=terminal and not yes)
     done = work.run(kept, ask=not yes and not kept)

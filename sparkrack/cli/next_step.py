@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ _UNIT_COMMAND = re.compile(r"`(sparkrack serve (?:stop|recreate) [\w.-]+)`")
 """How a refusal names what ends a unit that is in the way."""
 _printed: list[str] = []
 """The next steps that this process has printed; the report of an error prints none after one of them."""
+_after_error: list[Callable[[], None]] = []
+"""What prints the next step of the error that is to follow."""
 _arguments: list[str] = []
 """The arguments of the command of this process."""
 
@@ -61,14 +63,22 @@ def same_again(reason: str) -> None:
     """Print the command of this process as the next step after an error, unless a step was printed already, or the
     command is one that prints none, or there is no command: `sparkrack --help` that cannot write.
     """
-    if _arguments and not _printed:
+    if _after_error:
+        _after_error.pop()()
+    elif _arguments and not _printed:
         silent = any(word in ("--json", "--quiet", "--markdown") for word in _arguments)
         print_next(shlex.join(("sparkrack", *_arguments)), reason, silent=silent)
+
+
+def after_error(show: Callable[[], None]) -> None:
+    """Have a next step printed below the error that is to follow, in the place of the command of this process."""
+    _after_error[:] = [show]
 
 
 def begin(arguments: Sequence[str]) -> None:
     """Begin a command with these arguments: no step was printed yet."""
     _printed.clear()
+    _after_error.clear()
     _arguments[:] = arguments
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 from core.model import Rack
 from core.model.selection import Selection, select
 from core.util.command_error import CommandError
-from sparkrack.cli.next_step import next_step
+from sparkrack.cli.next_step import after_error, next_step
 from sparkrack.cli.options import (
     exclude_option,
     json_option,
@@ -128,7 +129,8 @@ def _from_nodes(
         else:
             show_plan(made, quiet=quiet)
         return made.code
-    screen = ApplyTerminal(quiet=quiet, as_json=json, show_next=lambda _: next_step(["sparkrack", "remove"], **given))
+    again = partial(next_step, ["sparkrack", "remove"], "when the reasons above are fixed", **given)
+    screen = ApplyTerminal(quiet=quiet, as_json=json, show_next=lambda _: after_error(again))
     work = ApplyRun(rack, file, selection, screen, no_nodes=False, no_lock=no_lock, terminal=has_terminal() and not yes)
     done = work.run(None, ask=not yes)
     screen.report(done)

@@ -17,7 +17,7 @@ from core.util.event import Event, EventKind
 from roles.access import sshd_config
 from roles.docker.desired import flags_in_the_way
 from sparkrack.cli.main import sparkrack
-from sparkrack.cli.next_step import after_plan, begin, next_step, same_again
+from sparkrack.cli.next_step import after_error, after_plan, begin, next_step, same_again
 from sparkrack.engine.subcommands import WITHIN
 from tests.unit.cli.runs import command
 from tests.unit.drift.plans import machine, plan, unreachable
@@ -111,6 +111,16 @@ def test_after_an_error_the_same_again(capsys: pytest.CaptureFixture[str]) -> No
     begin(["plan", "--json"])
     same_again("when this is fixed")
     assert printed(capsys) == ""
+
+
+def test_after_the_error_of_a_plan_its_own_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """A plan that cannot be carried out ends with an error: the next step is the last line, and not above it."""
+    begin(["apply"])
+    after_error(lambda: next_step(["sparkrack", "apply"], "without the hosts that are not ready"))
+    assert printed(capsys) == ""
+    same_again("when this is fixed")
+    same_again("when this is fixed")
+    assert printed(capsys) == "Next, without the hosts that are not ready: sparkrack apply\n"
 
 
 def test_a_node_whose_sudo_wants_a_password_is_bootstrapped(capsys: pytest.CaptureFixture[str]) -> None:
