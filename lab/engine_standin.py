@@ -78,7 +78,8 @@ CHECK_MODEL = "STANDIN_NO_MODEL" not in os.environ
 """Outside of a container the path of the model names no folder."""
 RAY = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")  # noqa: S108 - as in Ray
 """The file in which the head of Ray has its address."""
-ANSWERS = {"2+2=": "4, as is 1+3="}
+CHAT_ANSWER = "A stand-in for an engine, in a virtual rack."
+ANSWERS = {"2+2=": "4, as is 1+3=", "Who are you?": CHAT_ANSWER}
 DIMENSION = 64
 """Numbers of an embedding where the model has no configuration."""
 NOT_EMBEDDING = (
