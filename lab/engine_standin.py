@@ -85,7 +85,8 @@ RAY = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")  # n
 TUNED = os.environ.get("STANDIN_TUNED", "")
 TUNED_REQUESTS = 8
 """Requests after which `hangs`, `ends` and `eats` are so: a start is proven by fewer."""
-ANSWERS = {"2+2=": "4, as is 1+3="}
+CHAT_ANSWER = "A stand-in for an engine, in a virtual rack."
+ANSWERS = {"2+2=": "4, as is 1+3=", "Who are you?": CHAT_ANSWER}
 DIMENSION = 64
 """Numbers of an embedding where the model has no configuration."""
 NOT_EMBEDDING = (

@@ -21,7 +21,8 @@ import subprocess
 import sys
 import termios
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -49,6 +50,8 @@ class Step:
     codes: tuple[int, ...] = (0,)
     typed: tuple[tuple[str, str], ...] = ()
     owner: bool = True
+    printed: bool = False
+    """Whether the command is the line of shell that a step before has printed."""
 
 
 RACK = """\
@@ -59,6 +62,11 @@ nodes:
   spark2: {address: 10.77.0.12, vendor: nvidia}
 """
 """The two Sparks and the cable that are simulated."""
+RECIPE = "toy.yaml"
+HUB = "http://10.77.0.1:8090/hub"
+"""Of the virtual rack, as lab.served_recipe prints it."""
+ASKED = re.compile(r"unit \w+: http.*, model \w+")
+"""The line of `up` before the one that asks the unit."""
 
 
 def steps() -> tuple[Step, ...]:
@@ -85,10 +93,22 @@ def steps() -> tuple[Step, ...]:
             ),
         ),
         Step("Is the rack file good?", "sparkrack check"),
-        Step("From factory state to a verified rack", f"sparkrack up {lab}", typed=(("[y/N]", "y\n"),)),
+        Step(
+            "A model and its recipe, simulated",
+            f"python -m lab.served_recipe {LAB.name}/rack/{RECIPE}",
+            owner=False,
+        ),
+        Step(
+            "From factory state to a verified rack and a served model",
+            f"sparkrack up --serve {RECIPE} {lab}",
+            typed=(("[y/N]", "y\n"),),
+        ),
+        Step("Ask it: the line that `up` has printed", "", printed=True),
         Step("One screen", "sparkrack status"),
+        Step("What is served", "sparkrack serve status"),
         Step("Would a run change anything?", "sparkrack plan"),
-        Step("The same again", "sparkrack up"),
+        Step("The same again", f"sparkrack up --serve {RECIPE}"),
+        Step("Stop the unit", "sparkrack serve stop toy"),
         Step("Take it off", "sparkrack remove", typed=(("[y/N]", "y\n"),)),
     )
 
@@ -115,6 +135,7 @@ def record(step: Step) -> Recorded:
         "SPARKRACK_LAB": str(LAB),
         "PATH": f"{REPOSITORY / '.venv/bin'}:{os.environ['PATH']}",
         "TERM": "xterm-256color",
+        "HF_ENDPOINT": HUB,
     }
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
@@ -185,11 +206,24 @@ def walk() -> tuple[list[str], bool]:
     table = ["| step | seconds | longest silence, s | keys typed |", "| --- | --: | --: | --: |"]
     screens: list[str] = []
     good = True
-    for step in steps():
+    asks = ""
+    for given in steps():
+        step = replace(given, command=shlex.join(["bash", "-c", asks])) if given.printed else given
         found = record(step)
+        asks = next((after for line, after in pairwise(found.lines) if ASKED.fullmatch(line)), asks).strip()
         good &= found.code in step.codes
         table.append(f"| {step.title} | {found.seconds:.0f} | {found.silence:.1f} | {found.keys} |")
-        screens += [f"## {step.title}", "", f"    {step.command}", "", "```", *found.lines[-SHOWN:], "```", ""]
+        shown = shlex.split(step.command)[-1] if step.printed else step.command
+        screens += [
+            f"## {step.title}",
+            "",
+            f"    {shown}",
+            "",
+            "```",
+            *found.lines[-SHOWN:],
+            "```",
+            "",
+        ]
         screens += [f"Exit {found.code}.", ""]
         if found.code not in step.codes:
             print(f"first_hour: {step.command}: exit {found.code}", *found.lines[-SHOWN:], sep="\n", file=sys.stderr)

@@ -20,7 +20,7 @@ from sparkrack.cli.options import (
     selection_options,
 )
 from sparkrack.engine.render_plan import show_plan
-from sparkrack.terminal.progress import show_progress
+from sparkrack.terminal.progress import quiet_is_silent, show_progress
 from sparkrack.terminal.startup_notice import loading
 
 
@@ -63,7 +63,7 @@ def plan(
 
     found, selection = selected(rack, limit, exclude, only)
     with (
-        show_progress(silent=as_json or quiet) as progress,
+        show_progress(silent=as_json or (quiet and quiet_is_silent())) as progress,
         evaluated(found, rack, selection, progress, no_nodes=no_nodes) as run,
     ):
         made = run.plan

@@ -128,7 +128,10 @@ def _from_nodes(
         else:
             show_plan(made, quiet=quiet)
         return made.code
-    screen = ApplyTerminal(quiet=quiet, as_json=json, show_next=lambda _: next_step(["sparkrack", "remove"], **given))
+    reason = "when the reasons above are fixed"
+    screen = ApplyTerminal(
+        quiet=quiet, as_json=json, show_next=lambda _: next_step(["sparkrack", "remove"], reason, **given)
+    )
     work = ApplyRun(rack, file, selection, screen, no_nodes=False, no_lock=no_lock, terminal=has_terminal() and not yes)
     done = work.run(None, ask=not yes)
     screen.report(done)

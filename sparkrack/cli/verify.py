@@ -21,7 +21,7 @@ from core.verify.report import report as reported
 from core.verify.runner import run_checks
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
-from sparkrack.terminal.progress import show_progress
+from sparkrack.terminal.progress import quiet_is_silent, show_progress
 from sparkrack.topology.report_drawing import report_drawing
 from switch.verify_client import watch_forwarding
 
@@ -84,7 +84,7 @@ def verify(
         outcomes = []
         if paths:
             kept = junit.absolute() if junit else None
-            with show_progress(silent=as_json or quiet) as progress:
+            with show_progress(silent=as_json or (quiet and quiet_is_silent())) as progress:
                 outcomes = run_checks(found, paths, machines, kept, bandwidth, apart, progress, watch_forwarding)
     except OSError as fault:  # of our own files; what machines do is an outcome
         raise CommandError(reason(fault)) from None
@@ -96,7 +96,7 @@ def verify(
         click.echo(report.to_json())
     if html:
         try:
-            with show_progress(silent=as_json or quiet) as progress:
+            with show_progress(silent=as_json or (quiet and quiet_is_silent())) as progress:
                 drawing = report_drawing(found, machines, judged, apart, progress)
             write_atomic(html.resolve(), report_html.page(report, drawing), 0o644)
         except OSError as fault:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,8 @@ def take_recipe(file: Path, recipe: str, registries: Sequence[str], say: Callabl
         return found.unit
     before = yaml_editor.snapshot(file)
     after = before.with_entries(found.entries)
-    say(f"{file}: unit {found.unit} {'would be' if dry else 'is'} added, with its model and its image")
+    nodes = ", ".join(found.entries["serving"]["units"][found.unit]["nodes"])
+    say(f"{file}: unit {found.unit} {'would be' if dry else 'is'} added on {nodes}, with its model and its image")
     if not dry:
         written = before.write(after.data)
         try:
@@ -178,7 +180,9 @@ class UpRun:
             return read_pending(self.rack, self.request, self._call, Path(folder) / "up.plan", quiet=quiet)
 
     def _call(self, words: Sequence[str], keep: bool) -> CommandResult:
-        with self.screen.hidden():
+        if keep:
+            self.screen.phase(f"run sparkrack {words[0]}")
+        with nullcontext() if keep else self.screen.hidden():
             return self.caller.call(words, keep=keep)
 
     def _say(self, text: str) -> None:

@@ -56,8 +56,8 @@ class RunConsole:
 
 
 class ApplyTerminal:
-    """The terminal of one apply. Text goes to stdout, or to stderr when stdout is JSON. `show_next`: prints what to run
-    after a plan that cannot be carried out.
+    """The terminal of one apply. Text goes to stdout, or to stderr when stdout is JSON. `show_next`: has what to run
+    after a plan that cannot be carried out printed below the error.
     """
 
     def __init__(self, *, quiet: bool, as_json: bool, show_next: Callable[[Plan], None]) -> None:
@@ -82,7 +82,7 @@ class ApplyTerminal:
         self._console.say(text)
 
     def show_plan(self, plan: Plan) -> None:
-        """Show the plan of which the operator is asked, and the next step when it cannot be carried out."""
+        """Show the plan of which the operator is asked, and call `show_next` when it cannot be carried out."""
         show_plan(plan, quiet=self.quiet, console=self._console.console)
         if plan.unknown_hosts:
             self._show_next(plan)

@@ -20,6 +20,7 @@ from rich.text import Text
 from core.model.errors import printable_line
 from core.util.debug_log import LOG
 from core.util.progress import WITHOUT_PROGRESS
+from sparkrack.engine.subcommands import WITHIN
 from sparkrack.terminal import prompts
 
 TERMINAL_SECONDS = 0.5
@@ -254,6 +255,13 @@ class ProgressDisplay:
 def warn(text: str) -> None:
     """Print one line to stderr, where no progress is shown."""
     click.echo(text, err=True)
+
+
+def quiet_is_silent() -> bool:
+    """Whether --quiet leaves progress out, too: a command that another command of sparkrack runs shows it, since a
+    person waits there for more than one line.
+    """
+    return not os.environ.get(WITHIN)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import pytest
 from core.util.progress import WITHOUT_PROGRESS
 from core.verify.checked_roles import verify_files
 from core.verify.runner import run_checks
+from sparkrack.engine.subcommands import WITHIN
 from sparkrack.status.collect_answers import collect_answers
 from sparkrack.terminal.progress import LOG_SECONDS, ProgressDisplay
 from sparkrack.terminal.startup_notice import FIRST_SECONDS
@@ -91,11 +92,20 @@ def test_a_dumb_terminal_has_one_line_that_is_written_over(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("words", [(*PLAN, "--json"), (*PLAN, "--quiet"), ("drift", *PLAN[1:], "--quiet")])
 def test_json_and_quiet_show_nothing(tmp_path: Path, words: tuple[str, ...]) -> None:
-    with held(tmp_path, *words) as run:
+    with held(tmp_path, *words, **{WITHIN: ""}) as run:
         assert run.node.begun.wait(60)
         code, out, seen = run.end()
     assert (code, seen) == (2, "")
     assert out
+
+
+def test_a_quiet_command_that_another_one_runs_shows_its_progress(tmp_path: Path) -> None:
+    """`up` has its plan and its verification in one line: a person would wait for it in front of a still screen."""
+    with held(tmp_path, *PLAN, "--quiet", **{WITHIN: "rebuild"}) as run:
+        run.until(r"spark1  preflight: reads the facts")
+        code, out, _ = run.end()
+    assert code == 2
+    assert len(out.splitlines()) == 1
 
 
 def test_ctrl_c_leaves_the_terminal_clean(tmp_path: Path) -> None:
