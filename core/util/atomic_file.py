@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from core.util.command_error import CommandError
+
 
 def write_atomic(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file whole: a reader sees the old one or the new one. Raises OSError."""
@@ -26,3 +28,13 @@ def write_atomic(path: Path, text: str, mode: int = 0o600) -> None:
             with suppress(OSError):
                 Path(new.name).unlink()
             raise
+
+
+def make_room(file: Path) -> None:
+    """Create the folder of a file that is written later. Raises CommandError when the file could not be written."""
+    try:
+        file.resolve().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise CommandError(f"{file}: no folder for it: {fault.strerror}") from None
+    if file.exists() and not file.is_file():
+        raise CommandError(f"{file}: is not a file, and would be replaced by one")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import click
 from click.core import ParameterSource
 
 from core.model import rack_path
-from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cli.drift_timer import prom_option, timer
 from sparkrack.cli.next_step import after_plan
@@ -23,7 +21,8 @@ from sparkrack.drift.markdown import markdown
 from sparkrack.drift.render import show_drift
 from sparkrack.terminal.progress import show_progress, warn
 from sparkrack.terminal.startup_notice import loading
-from sparkrack.watch.metrics_delivery import deliver_drift, local_metrics
+from sparkrack.watch.drift_files import keep_results
+from sparkrack.watch.metrics_delivery import deliver_drift
 
 
 @click.group(invoke_without_command=True)
@@ -83,11 +82,7 @@ def drift(
     if since:
         name, then = history.select_run(earlier, made, lambda line: click.echo(line, err=True))
         made = made.model_copy(update={"since": came_and_went(then, made, name)})
-    writes: dict[str, Callable[[], object]] = {} if no_history else {"this run": lambda: history.store_run(made)}
-    if prom:
-        # Its reader is a collector.
-        writes[str(prom)] = lambda: write_atomic(prom, local_metrics(found, made, warn), 0o644)
-    failed = _written(writes)
+    kept = keep_results(found, made, prom, warn, history=not no_history)
     if not (no_history or limit or exclude or only):
         deliver_drift(found, made, warn)
     _print_drift(made, as_json=as_json, as_markdown=as_markdown, quiet=quiet)
@@ -103,25 +98,13 @@ def drift(
         only=only,
         silent=as_json or as_markdown or quiet,
     )
-    sys.exit(1 if failed else made.code)
+    sys.exit(made.code if kept else 1)
 
 
 def _refuse_options_before(context: click.Context) -> None:
     for name in context.params:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"options of `drift {context.invoked_subcommand}` stand behind it")
-
-
-def _written(writes: Mapping[str, Callable[[], object]]) -> bool:
-    """Return whether any file could not be written, which is reported. The findings are printed all the same."""
-    failed = False
-    for what, write in writes.items():
-        try:
-            write()
-        except OSError as fault:
-            click.echo(f"Error: {what} could not be kept: {fault}", err=True)
-            failed = True
-    return failed
 
 
 def _print_drift(made: Drift, *, as_json: bool, as_markdown: bool, quiet: bool) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
-import pwd
 import shlex
 import sys
 from pathlib import Path
@@ -12,12 +10,10 @@ from pathlib import Path
 import click
 
 from core.model import load
-from core.util.atomic_file import write_atomic
-from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step, print_next
 from sparkrack.cli.options import rack_option
 from sparkrack.drift.history import span
-from sparkrack.drift.systemd_timer import SystemdTimer, units
+from sparkrack.drift.systemd_timer import SystemdTimer, state_folder_of, units, write_units
 
 
 def _check_prom_file(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
@@ -66,7 +62,7 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
         file=rack.absolute(),
         user=user,
         every=every,
-        state=_state_folder(user),
+        state=state_folder_of(user),
         prom=prom.absolute() if prom else None,
     )
     made = units(about)
@@ -76,26 +72,8 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
         click.echo("\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in made.items()), nl=False)
         next_step(["sparkrack", "drift", "timer", "--every", every, "--into", "."], "to write them", rack=rack)
         return
-    for name, text in made.items():
-        try:
-            write_atomic(into / name, text, 0o644)
-        except OSError as fault:
-            raise CommandError(f"{into / name}: {fault}") from None
-        click.echo(f"{into / name}: written")
+    for path in write_units(into, made):
+        click.echo(f"{path}: written")
     files = " ".join(shlex.quote(str(into / name)) for name in made)
     unit = next(name for name in made if name.endswith(".timer"))
     print_next(f"sudo install -m 0644 {files} /etc/systemd/system && sudo systemctl enable --now {shlex.quote(unit)}")
-
-
-def _state_folder(user: str) -> Path:
-    """Return that user's state folder (XDG base directories). Raises CommandError for an unknown user,
-    and for root.
-    """
-    try:
-        entry = pwd.getpwnam(user)
-    except KeyError:
-        raise CommandError(f"--user {user}: there is no such user here") from None
-    if entry.pw_uid == 0:
-        raise CommandError(f"--user {user}: name an ordinary user; looking needs no root")
-    own = os.environ.get("XDG_STATE_HOME") if entry.pw_uid == os.getuid() else None
-    return Path(own or Path(entry.pw_dir) / ".local/state").absolute()

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from lab import snapshots
-from lab.errors import NoLabHereError
+from lab.open_lab import open_lab, run_in_lab
 from lab.paths import LabPaths
-from lab.privileges import run_again_as_root, users_environment
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import starting
 from sparkrack.terminal.progress import ProgressDisplay, show_progress
-
-if TYPE_CHECKING:
-    from lab.lab import Lab
-
 
 _RUN = ("sparkrack", "lab", "run", "--", "sparkrack")
 AS_TYPED = {"allow_interspersed_args": False}
@@ -39,26 +30,6 @@ def lab() -> None:
     It lives in one network namespace; nothing of it appears in the machine's own network. Its files are in .lab,
     or in the folder that SPARKRACK_LAB names.
     """
-
-
-def _lab_as_root() -> Lab:
-    """Return the lab of this folder, as root."""
-    if sys.platform != "linux":
-        raise NoLabHereError(f"the virtual rack runs on Linux only, and this is {sys.platform}")
-    if os.geteuid() != 0:
-        run_again_as_root("sparkrack_start")
-    # Only here: most of it runs on Linux only.
-    from lab.lab import Lab
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup it stays ignored
-            signal.signal(number, _end_by_signal)
-    return Lab(LabPaths.here(), say=_print_line)
-
-
-def _end_by_signal(number: int, _frame: FrameType | None) -> None:
-    """End as after an error, so that what is half built is removed."""
-    sys.exit(128 + number)
 
 
 _screens: list[ProgressDisplay] = []
@@ -96,7 +67,7 @@ def up(nodes: int, rack: Path | None, factory: bool) -> None:
     With --factory the nodes have one user, nvidia, with the password in `password` of the lab's folder, and the switch
     is at 192.168.88.1 with its sticker's; `host-keys` has the fingerprints that the consoles showed.
     """
-    here = _lab_as_root()
+    here = open_lab(_print_line)
     with _activity("build the rack"):
         here.up(nodes, rack, factory=factory)
     click.echo(f"lab: up; its rack is {here.paths.rack}")
@@ -106,7 +77,7 @@ def up(nodes: int, rack: Path | None, factory: bool) -> None:
 @lab.command()
 def down() -> None:
     """End it and remove everything but the cached image, also after a crash."""
-    here = _lab_as_root()
+    here = open_lab(_print_line)
     here.down()
     click.echo("lab: down; nothing is left of it")
     next_step(["sparkrack", "lab", "up"], "to build it again")
@@ -115,7 +86,7 @@ def down() -> None:
 @lab.command()
 def status() -> None:
     """Every machine: does it run, does it answer. Exit 1 when one does not."""
-    here = _lab_as_root()
+    here = open_lab(_print_line)
     members = here.status()
     table = Table("machine", "kind", "address", "process", "answers")
     for member in members:
@@ -150,7 +121,7 @@ def _starting(incomplete: str) -> tuple[list[str], list[str]]:
 @click.option("--serial", metavar="NUMBER", help="Another unit with this number replaces the switch; needs --factory.")
 def reset(name: str, factory: bool, serial: str | None) -> None:
     """Bring one machine to factory state: a fresh disk for a node, factory settings for the switch."""
-    here = _lab_as_root()
+    here = open_lab(_print_line)
     if serial and (not factory or name not in here.layout.rack.switches):
         raise click.UsageError("--serial goes with --factory and the name of a switch")
     with _activity(f"reset {name}"):
@@ -163,7 +134,7 @@ def reset(name: str, factory: bool, serial: str | None) -> None:
 @click.argument("name", shell_complete=_complete_nodes)
 def reboot(name: str) -> None:
     """Restart a node as its owner would, and wait until it takes logins again."""
-    here = _lab_as_root()
+    here = open_lab(_print_line)
     with _activity(f"restart {name}"):
         here.reboot(name)
     click.echo(f"lab: {name} is back")
@@ -182,7 +153,7 @@ def snapshot(name: str, delete: bool) -> None:
 
     It lies in the cache beside the image, so that a lab of any folder can be restored from it.
     """
-    here = _lab_as_root()
+    here = open_lab(_print_line)
     if delete:
         snapshots.LabSnapshot(name).delete()
         click.echo(f"lab: snapshot {name} is removed")
@@ -198,7 +169,7 @@ def snapshot(name: str, delete: bool) -> None:
 @click.argument("name", shell_complete=_snapshots)
 def restore(name: str) -> None:
     """Replace the rack of this folder by a snapshot and start it."""
-    here = _lab_as_root()
+    here = open_lab(_print_line)
     with _activity(f"restore {name}"):
         here.restore(name)
     click.echo(f"lab: up as in {name}; its rack is {here.paths.rack}")
@@ -210,8 +181,8 @@ def restore(name: str) -> None:
 @click.argument("command", nargs=-1)
 def ssh(name: str, command: tuple[str, ...]) -> None:
     """Log in to a node, or run one command there."""
-    here = _lab_as_root()
-    _run_in_lab(here, [*here.ssh(name), *command])
+    here = open_lab(_print_line)
+    run_in_lab(here, [*here.ssh(name), *command])
 
 
 @lab.command(context_settings=AS_TYPED)
@@ -221,10 +192,4 @@ def run(command: tuple[str, ...]) -> None:
 
     RACK names the lab's rack unless it is set; what is kept of runs (backups) goes to the lab's folder.
     """
-    _run_in_lab(_lab_as_root(), list(command))
-
-
-def _run_in_lab(here: Lab, command: list[str]) -> None:
-    words = [*here.entering(), *command]
-    environment = {**here.variables(), **users_environment()}
-    os.execvpe(words[0], words, environment)  # noqa: S606 - the command takes this process's place, and gets its signals
+    run_in_lab(open_lab(_print_line), list(command))

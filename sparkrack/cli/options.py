@@ -176,9 +176,9 @@ def _secret_reference(variable: str | None, file: str | None, prefix: str) -> Se
         raise click.UsageError("that is not the name of a variable or file; never write the password itself") from None
 
 
-def an_address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    """Return an IPv4 address as text. Raises BadParameter."""
+def an_address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    """Return an IPv4 address as text, None for an option that is not given. Raises BadParameter."""
     try:
-        return str(IPv4Address(value))
+        return None if value is None else str(IPv4Address(value))
     except ValueError:
         raise click.BadParameter(f"{value} is not an IPv4 address") from None

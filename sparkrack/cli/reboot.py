@@ -11,13 +11,10 @@ import click
 from core.model import load
 from core.model.selection import select_nodes
 from core.verify.checked_roles import CHECKED_ROLES, verify_files
-from serving.options import served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
-from sparkrack.maintenance.rolling_reboot import reboot_nodes, restart_order, stop_units
+from sparkrack.maintenance.rolling_reboot import reboot_nodes, restart_order, start_stopped, stop_unit, stop_units
 from sparkrack.rebuild.restart import RESTART_SECONDS
-from sparkrack.serving.recreation import COORDINATOR_SECONDS
-from sparkrack.serving.unit_run import UnitRun
 from sparkrack.terminal.progress import show_progress
 from sparkrack.terminal.prompts import ask_before
 
@@ -70,9 +67,10 @@ def reboot(
         )
     if not yes:
         ask_before(f"Restart {', '.join(order)}, one after the other?", "-y restarts them without a question")
-    stopped = stop_units(found, order, partial(_stop_unit, rack), click.echo, confirmed=stop)
+    screens = partial(show_progress, silent=False)
+    stopped = stop_units(found, order, partial(stop_unit, rack, screens), click.echo, confirmed=stop)
     checks = verify_files(filter(found.keeps, CHECKED_ROLES))
-    with show_progress(silent=False) as screen:
+    with screens() as screen:
         fault = reboot_nodes(
             found, order, checks, screen, timeout=timeout, containers=containers, this_machine=this_machine
         )
@@ -82,24 +80,6 @@ def reboot(
         next_step(["sparkrack", "verify"], rack=rack, limit=[fault.node])
         sys.exit(1)
     click.echo(f"{len(order)} of {len(order)} nodes restarted and proven")
-    down = [unit for unit in stopped if served_units(found)[unit].state == "down"]
-    for unit in down:
-        click.echo(f"unit {unit} stays down, as rack.yaml declares it")
-    started = [_start_unit(rack, unit) for unit in stopped if unit not in down]
+    started = start_stopped(found, rack, stopped, screens, click.echo)
     next_step(["sparkrack", "status"], rack=rack)
-    sys.exit(0 if all(started) else 1)
-
-
-def _stop_unit(file: Path, name: str) -> bool:
-    """Stop a unit, and return whether every rank is confirmed as stopped."""
-    with show_progress(silent=False) as screen:
-        work = UnitRun(file, name, screen)
-        return work.attempt(partial(work.locked, "stop", work.stop))
-
-
-def _start_unit(file: Path, name: str) -> bool:
-    """Start a unit, and return whether a completion has proven it."""
-    with show_progress(silent=False) as screen:
-        work = UnitRun(file, name, screen)
-        start = work.start(anyway=False, timeout=None, patience=COORDINATOR_SECONDS)
-        return work.attempt(partial(work.locked, "start", start))
+    sys.exit(0 if started else 1)

@@ -23,12 +23,11 @@ from sparkrack.cli.options import (
     rack_option,
 )
 from sparkrack.engine.render_plan import show_plan
-from sparkrack.maintenance.switch_restore import RestoreOptions, RestoreResult, restore_switch
+from sparkrack.maintenance.switch_restore import RestoreOptions, RestoreResult, restore_first
 from sparkrack.terminal.apply_screen import ApplyTerminal
 from sparkrack.terminal.progress import show_progress
 from sparkrack.terminal.prompts import has_terminal
 from sparkrack.terminal.startup_notice import loading
-from switch import backup
 from switch.wait_for_links import SETTLE_SECONDS
 
 DIFFERS = 2
@@ -89,8 +88,10 @@ def remove(
         options = RestoreOptions(
             settle=SETTLE_SECONDS, wait=False, dry=dry, yes=yes, no_nodes=no_nodes, no_lock=no_lock
         )
-        for name in switches:
-            code = max(code, _from_switch(found, name, options, silent=silent), key=(0, DIFFERS, 1).index)
+        with show_progress(silent=silent) as screen:
+            results = [restore_first(found, found.switches[name], options, screen, err=silent) for name in switches]
+        codes = {RestoreResult.DIFFERS: DIFFERS, RestoreResult.FAILED: 1}
+        code = max((code, *(codes.get(result, 0) for result in results)), key=(0, DIFFERS, 1).index)
     if dry:
         next_step(["sparkrack", "remove"], **given)
     elif code == 0 and limit:
@@ -136,15 +137,3 @@ def _from_nodes(
     done = work.run(None, ask=not yes)
     screen.report(done)
     return done.code
-
-
-def _from_switch(rack: Rack, name: str, options: RestoreOptions, *, silent: bool) -> int:
-    """Put the first backup of a switch back; return the exit code."""
-    place = backup.folder(rack.rack, name)
-    first = backup.oldest(place)
-    if first is None:
-        click.echo(f"{name}: unknown: kept; no run of this machine has changed it ({place})", err=silent)
-        return 0
-    with show_progress(silent=silent) as screen:
-        _, result = restore_switch(rack, rack.switches[name], first, options, screen)
-    return {RestoreResult.DIFFERS: DIFFERS, RestoreResult.FAILED: 1}.get(result, 0)

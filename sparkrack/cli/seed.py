@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from ipaddress import AddressValueError, IPv4Address
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import click
 
 from core.model import Rack, load
-from core.model.cabling import Port
 from core.model.selection import SelectionError, select_nodes
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import node_patterns, rack_option
-from sparkrack.cloud_init.network_config import Management
+from sparkrack.cli.options import an_address, node_patterns, rack_option
+from sparkrack.cloud_init.seed_options import OptionError, check_disk, given_management
 from sparkrack.cloud_init.write_seeds import FORMATS, write_seeds
-
-_INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
-_DISK = re.compile(r"/dev/[A-Za-z0-9/_.:-]{1,200}")
-_FABRIC = frozenset(half.interface for number in (0, 1) for half in Port("", number).halves)
-
-
-def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> IPv4Address | None:
-    try:
-        return None if value is None else IPv4Address(value)
-    except AddressValueError:
-        raise click.BadParameter(f"{value} is not an IPv4 address") from None
 
 
 def _addresses(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[IPv4Address, ...]:
-    return tuple(found for text in value if (found := _address(context, parameter, text)) is not None)
+    return tuple(IPv4Address(an_address(context, parameter, text) or "") for text in value)
 
 
 @click.command()
@@ -42,7 +29,7 @@ def _addresses(context: click.Context, parameter: click.Parameter, value: tuple[
 )
 @click.option("--interface", metavar="NAME", help="Give the management interface the address of rack.yaml.")
 @click.option("--prefix", type=click.IntRange(8, 30), help="The length of that network.")
-@click.option("--gateway", callback=_address, metavar="ADDRESS", help="Its gateway.")
+@click.option("--gateway", callback=an_address, metavar="ADDRESS", help="Its gateway.")
 @click.option(
     "--dns", multiple=True, callback=_addresses, metavar="ADDRESS", help="Its DNS server; may be given again."
 )
@@ -55,7 +42,7 @@ def seed(
     form: str,
     interface: str | None,
     prefix: int | None,
-    gateway: IPv4Address | None,
+    gateway: str | None,
     dns: tuple[IPv4Address, ...],
     erase_disk: str | None,
 ) -> None:
@@ -71,9 +58,11 @@ def seed(
     """
     found = load(rack)
     chosen = _chosen_nodes(found, names, whole)
-    management = _management(interface, prefix, gateway, dns)
-    if erase_disk is not None and (form != "autoinstall" or not _DISK.fullmatch(erase_disk)):
-        raise click.UsageError("--erase-disk names a device like /dev/nvme0n1, and is for --format autoinstall")
+    try:
+        management = given_management(interface, prefix, gateway, dns)
+        check_disk(erase_disk, form)
+    except OptionError as fault:
+        raise click.UsageError(str(fault)) from None
     texts = write_seeds(found, chosen, out, form, management, erase_disk)
     for name in chosen:
         click.echo(f"{name}: {out / name}: {', '.join(texts[name])}")
@@ -87,17 +76,3 @@ def _chosen_nodes(rack: Rack, names: tuple[str, ...], whole: bool) -> tuple[str,
         return select_nodes(rack, names, "")
     except SelectionError as fault:
         raise click.UsageError(str(fault)) from None
-
-
-def _management(
-    interface: str | None, prefix: int | None, gateway: IPv4Address | None, dns: tuple[IPv4Address, ...]
-) -> Management | None:
-    if interface is None:
-        if prefix is not None or gateway is not None or dns:
-            raise click.UsageError("--prefix, --gateway and --dns are about --interface")
-        return None
-    if prefix is None:
-        raise click.UsageError("--interface and --prefix belong together")
-    if not _INTERFACE.fullmatch(interface) or interface in _FABRIC:
-        raise click.UsageError("--interface is the name of the management interface, like enP7s7")
-    return Management(interface, prefix, gateway, dns)

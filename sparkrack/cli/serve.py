@@ -26,7 +26,7 @@ from serving.engines.memory_fit import (
 )
 from serving.engines.model_shape import ModelConfigError, read
 from serving.engines.option_table import WITH_TABLE, Engine
-from serving.launch import RankLaunch, launches
+from serving.launch import launches
 from serving.options import select_unit, served_units
 from serving.shared_nodes import container_ceiling
 from sparkrack.cli.options import json_option, rack_option
@@ -39,7 +39,7 @@ from sparkrack.cli.serve_start_stop import recreate, restart, start, stop, use
 from sparkrack.cli.serve_status import status
 from sparkrack.cli.serve_tune import tune
 from sparkrack.serving.check_units import WeightSource, check_units, model_record, recorded_model
-from sparkrack.serving.render_check import COUNTS, show_model, show_units
+from sparkrack.serving.render_check import COUNTS, launch_lines, show_model, show_units
 
 _UNITS = {"G": 10**9, "GB": 10**9, "GIB": 2**30, "T": 10**12, "TB": 10**12, "TIB": 2**40}
 
@@ -206,19 +206,8 @@ def render(unit: str, node: str | None, rack: Path) -> None:
     memory = container_ceiling(loaded, chosen)
     for launch in launches(loaded, chosen, socket_addresses(loaded), memory, pin.id if pin else None):
         if node in (None, launch.node):
-            _show_launch(launch, len(ranks))
-
-
-def _show_launch(launch: RankLaunch, ranks: int) -> None:
-    click.echo(f"{launch.node}: rank {launch.rank} of {ranks}" + (", the head" if launch.rank == 0 else ""))
-    for title, lines in (
-        ("command", launch.argv),
-        ("docker run", (*launch.docker, launch.image)),
-        ("environment", tuple(f"{name}={value}" for name, value in launch.environment.items())),
-    ):
-        click.echo(f"  {title}:")
-        for line in lines:
-            click.echo(f"    {printable_line(line)}")
+            for text in launch_lines(launch, len(ranks)):
+                click.echo(text)
 
 
 def _print_program(context: click.Context, _: click.Parameter, wanted: bool) -> None:

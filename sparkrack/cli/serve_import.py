@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
-
 import click
 
-from core.model.errors import printable_line, reason
-from core.util import regular_file
-from sparkrack.serving.recipe import RecipeChoices, import_recipe, unit_name
-from sparkrack.serving.recipe_registry import named_source, read_file
-from sparkrack.serving.recipe_text import RecipeError
+from core.model.errors import printable_line
+from sparkrack.serving.recipe import RecipeChoices
+from sparkrack.serving.recipe_files import import_named_recipe, write_recipe_files
 from sparkrack.terminal.prompts import ask, has_terminal
 
 
@@ -76,19 +70,10 @@ def import_unit(
     Exit 0, or 1 when the recipe does not come over whole; then nothing is written.
     """
     chosen = tuple(one.strip() for one in nodes.split(",")) if nodes else ()
-    if PurePosixPath(folder).is_absolute() or ".." in PurePosixPath(folder).parts:
-        raise click.ClickException(f"--files {printable_line(folder)}: is not a path in the folder of rack.yaml")
-    try:
-        with tempfile.TemporaryDirectory() as clones:
-            source = named_source(recipe, registries, Path(clones))
-            unit = name or unit_name(source.path.stem if source.path else recipe)
-            files = folder.strip("/")
-            choices = RecipeChoices(unit, image, version, context, sequences, memory, chosen, files, kv, gguf)
-            text = read_file(source.path or Path(recipe))
-            found = import_recipe(text, choices, source, _ask_reason if has_terminal() else None)
-    except RecipeError as error:
-        raise click.ClickException(_refusal(recipe, error)) from None
-    _write(found.files, force=force)
+    choices = RecipeChoices(name or "", image, version, context, sequences, memory, chosen, folder, kv, gguf)
+    found = import_named_recipe(recipe, registries, choices, _ask_reason if has_terminal() else None)
+    for path in write_recipe_files(found.files, force=force):
+        click.echo(f"{printable_line(path)}: written", err=True)
     for warning in found.warnings:
         click.echo(printable_line(f"warning: {recipe}: {warning}"), err=True)
     click.echo(found.yaml(), nl=False)
@@ -101,37 +86,3 @@ def _ask_reason(key: str, usual: str) -> str:
         if typed.isprintable() and typed:
             return typed
         click.echo("A reason is one line of text.", err=True)
-
-
-def _refusal(recipe: str, error: RecipeError) -> str:
-    lines = [printable_line(problem) for problem in error.problems]
-    if len(lines) == 1:
-        return printable_line(f"{recipe}: {lines[0]}")
-    return "\n  ".join([printable_line(f"{recipe}: {len(lines)} things do not come over:"), *lines])
-
-
-def _write(files: Mapping[str, bytes], *, force: bool) -> None:
-    """Write all files, or none where one is there with another content. Raises ClickException."""
-    differing = [name for name, content in files.items() if _differs(Path(name), content)]
-    if differing and not force:
-        raise click.ClickException(
-            f"{printable_line(differing[0])}: is there with another content; --force writes over it, --files names "
-            "another folder; nothing was written"
-        )
-    for name, content in files.items():
-        path = Path(name)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_symlink():
-                path.unlink()
-            path.write_bytes(content)
-            path.chmod(0o755 if name.endswith(".sh") else 0o644)
-        except OSError as error:
-            raise click.ClickException(f"{printable_line(name)}: cannot be written: {reason(error)}") from None
-        click.echo(f"{printable_line(name)}: written", err=True)
-
-
-def _differs(path: Path, content: bytes) -> bool:
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        return True
-    return path.exists() and regular_file.read_bytes(path) != content

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -13,8 +12,7 @@ from core.model.errors import printable_line
 from core.model.selection import SelectionError, select
 from core.util.command_error import CommandError
 from sparkrack.cli.options import patterns, rack_option
-from sparkrack.engine.run_log import versions
-from sparkrack.support.collect import collect
+from sparkrack.support.collect import write_support
 from sparkrack.terminal.progress import show_progress
 
 
@@ -51,17 +49,8 @@ def support(names: tuple[str, ...], rack: Path, out: Path, anonymize: bool) -> N
         machines = select(found, names).machines
     except SelectionError as fault:
         raise CommandError(str(fault).removeprefix("--limit ")) from None
-    made = datetime.now(UTC).replace(microsecond=0)
-    path = out / f"sparkrack-support-{found.rack}-{made:%Y%m%dT%H%M%SZ}.tar.gz"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with show_progress(silent=False) as progress:
-            bundle = collect(found, rack, machines, made, anonymize, progress)
-        if anonymize:
-            bundle.anonymize()
-        manifest = bundle.write(path, found.rack, made, versions(), anonymized=anonymize)
-    except (OSError, ValueError) as fault:
-        raise CommandError(f"{path}: {getattr(fault, 'strerror', None) or fault}; nothing was written") from None
+    with show_progress(silent=False) as progress:
+        path, manifest = write_support(found, rack, machines, out, progress, anonymize=anonymize)
     missing = [host for host in manifest.hosts if not host.answered]
     for host in missing:
         click.echo(printable_line(f"{host.name}: {host.reason}"), err=True)

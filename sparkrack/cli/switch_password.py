@@ -5,18 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from pydantic import ValidationError
 
-from core.model import SecretError, SecretRef, load
-from core.routeros.errors import CheckError, RefusedError, SwitchError, UnreadableError
-from core.util.command_error import CommandError
+from core.model import load
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option, switch_argument, switches
-from sparkrack.engine.ssh_locking import lock_if_reachable
-from switch.bootstrap.passwords import Password
-from switch.password_rotation import PasswordRotation
-
-_FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError)
+from sparkrack.maintenance.switch_password import rotate_password
 
 
 @click.command("password")
@@ -44,18 +37,6 @@ def password(name: str | None, rack: Path, new_file: Path) -> None:
     def say(text: str) -> None:
         click.echo(f"{chosen.name}: {text}")
 
-    try:
-        new = Password(SecretRef.model_validate({"file": str(new_file.expanduser().absolute())}))
-    except ValidationError:
-        raise click.UsageError("--new-file is not the path of a file") from None
-
-    def alone(why: str) -> None:
-        say(f"{why}; going on without its lock")
-
-    with lock_if_reachable(found, f"password of {chosen.name}", alone) as lost:
-        try:
-            PasswordRotation(chosen, new, say, lost).run()
-        except _FAULTS as fault:
-            raise CommandError(f"{chosen.name}: {fault}") from None
+    rotate_password(found, chosen, new_file, say)
     say(f"now write it in rack.yaml: password: {{file: {new_file}}}")
     next_step(["sparkrack", "plan"], "when it is written there", rack=rack, limit=[chosen.name])

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from functools import partial
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from core.model import Rack, SecretRef, load
-from core.model.loader import is_default
+from core.model import Rack, load
 from core.util.command_error import CommandError
 from serving.options import served_units
 from sparkrack.cli.next_step import next_step, print_next
-from sparkrack.cli.options import json_option, password_options, patterns, rack_option
+from sparkrack.cli.options import json_option, rack_option
+from sparkrack.cli.rebuild_options import absent_option, forwarded_options, print_report
 from sparkrack.engine.subcommands import CommandRunner
-from sparkrack.maintenance.up_run import UpRun, take_recipe
+from sparkrack.maintenance.up_run import UpRun, take_recipe, up_command
 from sparkrack.rebuild.model import RequestError, requested
 from sparkrack.rebuild.phase_commands import ForwardedOptions, units_to_start
-from sparkrack.rebuild.render import show
 from sparkrack.serving.unit_request import unit_request
 from sparkrack.terminal.progress import show_progress
 from sparkrack.terminal.prompts import has_terminal, require_consent
-from switch.bootstrap.menus import FACTORY_USER
-
-DEFAULT_WAIT_SECONDS = 600
 
 
 @click.command()
@@ -39,24 +33,9 @@ DEFAULT_WAIT_SECONDS = 600
 @rack_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask after the plan.")
 @click.option("--dry", is_flag=True, help="Only show what would be done.")
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="NAME",
-    shell_complete=patterns,
-    help="Leave out this host, which is absent, or these by a glob or a group (nodes, switches); may be given again.",
-)
+@absent_option
 @click.option("--fresh", is_flag=True, help="Start over, even if an earlier one was interrupted or finished.")
-@click.option("--as", "login", metavar="USER", help="As `bootstrap nodes --as`.")
-@password_options("node-", "that account's")
-@click.option("--host-keys", metavar="FILE", help="As `bootstrap nodes --host-keys`.")
-@password_options("switch-", f"{FACTORY_USER}'s")
-@click.option("--switch-address", metavar="ADDRESS", help="As `bootstrap switch --address`.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, 600),
-    help=f"Seconds to wait for the machines; passed on to bootstrap when given.  [default: {DEFAULT_WAIT_SECONDS}]",
-)
+@forwarded_options(returned=False)
 @json_option
 def up(
     serve: str | None,
@@ -66,13 +45,8 @@ def up(
     dry: bool,
     exclude: tuple[str, ...],
     fresh: bool,
-    login: str | None,
-    node_password: SecretRef | None,
-    host_keys: str | None,
-    switch_password: SecretRef | None,
-    switch_address: str | None,
-    timeout: float | None,
     as_json: bool,
+    forwarded: ForwardedOptions,
 ) -> None:
     """Bring a whole rack up: wait, bootstrap, plan and apply, reboot, start, verify.
 
@@ -108,18 +82,9 @@ def up(
         named = (serve,) if serve in served_units(found) else ()
         units = tuple(dict.fromkeys((*units_to_start(found, request), *named)))
         request = request.model_copy(update={"units": units})
-        forwarded = ForwardedOptions(
-            login=login,
-            node_password=node_password,
-            host_keys=host_keys,
-            switch_password=switch_password,
-            switch_address=switch_address,
-            timeout=timeout,
-        )
-        again = _again(rack, request.apart, serve, forwarded, yes=yes)
-        wait = DEFAULT_WAIT_SECONDS if timeout is None else timeout
+        again = up_command(rack, request.apart, serve, forwarded, yes=yes)
         ask = None if yes else partial(require_consent, err=as_json)
-        run = UpRun(found, request, forwarded, again, ask, screen, wait, as_json)
+        run = UpRun(found, request, forwarded, again, ask, screen, forwarded.wait, as_json)
         if dry:
             code = run.show()
             report, verified = None, ""
@@ -133,9 +98,7 @@ def up(
         next_step(["sparkrack", "up"], rack=rack, silent=as_json)
         sys.exit(code)
     if report:
-        show(report, Console(highlight=False, markup=False, soft_wrap=True, stderr=as_json))
-        if as_json:
-            click.echo(report.model_dump_json(by_alias=True, indent=1))
+        print_report(report, as_json=as_json)
         if report.again:
             print_next(report.again, "to resume", silent=as_json)
             sys.exit(code)
@@ -151,13 +114,6 @@ def _ask_for_rack_file(file: Path) -> None:
     done = CommandRunner(None, as_json=False).call(("init", "--out", str(file)))
     if done.exit:
         raise CommandError(f"{file} is not ready; see above")
-
-
-def _again(rack: Path, apart: tuple[str, ...], serve: str | None, forwarded: ForwardedOptions, *, yes: bool) -> str:
-    words = ["sparkrack", "up", *(("--serve", serve) if serve else ()), *(("-y",) if yes else ())]
-    words += [word for name in apart for word in ("--exclude", name)]
-    named = () if is_default(rack) else ("--rack", str(rack))
-    return shlex.join((*words, *named, *forwarded.words()))
 
 
 def _show_requests(rack: Rack, units: tuple[str, ...], *, as_json: bool) -> None:

@@ -22,13 +22,13 @@ def upgrade() -> None:
 upgrade.add_command(switch)
 
 
-@upgrade.command()
+@upgrade.command("driver")
 @click.argument("node", shell_complete=nodes)
 @rack_option
 @click.option("--version", help="The version, as driver.version has it.  [default: the newest of its major]")
 @click.option("--kernel", help="A kernel to install with it, as driver.kernel has it.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def driver(node: str, rack: Path, version: str | None, kernel: str | None, yes: bool) -> None:
+def upgrade_driver(node: str, rack: Path, version: str | None, kernel: str | None, yes: bool) -> None:
     """Give one node another driver, to try it before the others get it.
 
     Takes what the rack holds off hold, installs, holds it again, also when the middle fails. Nothing is rebooted. A

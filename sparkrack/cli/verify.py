@@ -11,7 +11,7 @@ from rich.console import Console
 from core.model import load
 from core.model.errors import reason
 from core.model.selection import select
-from core.util.atomic_file import write_atomic
+from core.util.atomic_file import make_room, write_atomic
 from core.util.command_error import CommandError
 from core.util.provenance import origin
 from core.verify import report_html, report_text
@@ -77,7 +77,7 @@ def verify(
     judged = [role for role in roles if found.keeps(role)]
     # Now: minutes later the proof would be for nothing.
     for file in filter(None, (html, junit)):
-        _make_room(file)
+        make_room(file)
     begun = origin(rack)
     try:
         paths = verify_files(judged)
@@ -105,13 +105,3 @@ def verify(
     names = {"limit": limit, "exclude": exclude} if report.exit else {}
     next_step(["sparkrack", *verb], purpose, rack=rack, silent=as_json or quiet or brief, **names)
     sys.exit(report.exit)
-
-
-def _make_room(file: Path) -> None:
-    """Create the folder of a file if needed. Raises CommandError."""
-    try:
-        file.resolve().parent.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise CommandError(f"{file}: no folder for it: {fault.strerror}") from None
-    if file.exists() and not file.is_file():
-        raise CommandError(f"{file}: is not a file, and would be replaced by one")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
-from core.model import Rack, load
+from core.model import load
 from core.model.selection import select
-from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from roles.watch.options import WatchOptions
 from sparkrack.cli.next_step import next_step
@@ -22,14 +18,11 @@ from sparkrack.cli.options import exclude_option, json_option, limit_option, qui
 from sparkrack.status.render import WIDTH
 from sparkrack.watch.collect import collect
 from sparkrack.watch.dashboards import files as dashboard_files
+from sparkrack.watch.live_screen import show_live
 from sparkrack.watch.model import WatchReport
-from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
-from sparkrack.watch.render import WatchScreen, show
-from sparkrack.watch.report_html import page
-from sparkrack.watch.server_access import WatchApis, open_apis, prometheus_url, server_files, write_files
-
-SECONDS = 5.0
-"""Between two looks of the live screen."""
+from sparkrack.watch.render import show
+from sparkrack.watch.report_html import write_page
+from sparkrack.watch.server_access import open_apis, prometheus_url, server_files, write_files
 
 
 @click.command()
@@ -93,47 +86,23 @@ def watch(
     if found.declared(WatchOptions) is None:
         raise CommandError(f"{rack} has no section watch; docs/roles/watch.md has an example")
     if files or dashboards:
-        if files:
-            _write_folder(files, server_files(found))
-        if dashboards:
-            _write_folder(dashboards, dashboard_files(url or prometheus_url(found)))
+        configuration = write_files(files, server_files(found)) if files else ()
+        drawn = write_files(dashboards, dashboard_files(url or prometheus_url(found))) if dashboards else ()
+        for path in chain(configuration, drawn):
+            click.echo(str(path))
         return
     names = tuple(name for name in (*found.nodes, *found.switches) if name in machines)
     live = sys.stdout.isatty() and not (once or as_json or quiet or html)
     with open_apis(found, url) as apis:
-        report = _show_live(found, names, apis) if live else collect(found, names, apis.prometheus, apis.alertmanager)
+        report = show_live(found, names, apis) if live else collect(found, names, apis.prometheus, apis.alertmanager)
         if report is None:
             sys.exit(1)
         if html:
-            _write_page(report, apis.prometheus, html)
+            write_page(html, report, apis.prometheus)
     if not live:
         _show_report(report, as_json=as_json, quiet=quiet)
     _print_next_step(report, rack, silent=as_json or quiet)
     sys.exit(report.exit)
-
-
-def _write_folder(folder: Path, contents: Mapping[str, str]) -> None:
-    for path in write_files(folder, contents):
-        click.echo(str(path))
-
-
-def _show_live(rack: Rack, names: tuple[str, ...], apis: WatchApis) -> WatchReport | None:
-    """Renew the screen until the operator ends it; return what it showed last, None when Prometheus did not answer."""
-    report = None
-    try:
-        with Live(Text(f"asking {apis.prometheus.url}"), auto_refresh=False, screen=False) as display:
-            while True:
-                try:
-                    report = collect(rack, names, apis.prometheus, apis.alertmanager)
-                    display.update(WatchScreen(report), refresh=True)
-                except PrometheusError as fault:
-                    # The values of before are no longer known.
-                    report = None
-                    text = f"{time.strftime('%H:%M:%S')} unknown: {fault}; asked again every {SECONDS:.0f} s"
-                    display.update(Text(text, style="bold red"), refresh=True)
-                time.sleep(SECONDS)
-    except KeyboardInterrupt:
-        return report
 
 
 def _show_report(report: WatchReport, *, as_json: bool, quiet: bool) -> None:
@@ -142,13 +111,6 @@ def _show_report(report: WatchReport, *, as_json: bool, quiet: bool) -> None:
         return
     width = None if sys.stdout.isatty() else WIDTH
     show(report, Console(highlight=False, markup=False, width=width), quiet=quiet)
-
-
-def _write_page(report: WatchReport, api: PrometheusApi, file: Path) -> None:
-    try:
-        write_atomic(file, page(report, api))
-    except OSError as fault:
-        raise CommandError(f"{file}: {fault.strerror}") from None
 
 
 def _print_next_step(report: WatchReport, rack: Path, *, silent: bool) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import pwd
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.util import resources
+from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 
 SECRETS = "/etc/sparkrack/drift.env"
@@ -90,3 +93,27 @@ def _path_setting(path: Path, mark: str) -> str:
 
 def _assigned(name: str, path: Path) -> str:
     return _quoted_setting(f"{name}={_setting_text(str(path))}")
+
+
+def write_units(folder: Path, made: Mapping[str, str]) -> Iterator[Path]:
+    """Write the unit files into a folder, readable by all, and yield the path of each. Raises CommandError."""
+    for name, text in made.items():
+        try:
+            write_atomic(folder / name, text, 0o644)
+        except OSError as fault:
+            raise CommandError(f"{folder / name}: {fault}") from None
+        yield folder / name
+
+
+def state_folder_of(user: str) -> Path:
+    """Return the state folder of a user (XDG base directories). Raises CommandError for an unknown user and for
+    root.
+    """
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise CommandError(f"--user {user}: there is no such user here") from None
+    if entry.pw_uid == 0:
+        raise CommandError(f"--user {user}: name an ordinary user; looking needs no root")
+    own = os.environ.get("XDG_STATE_HOME") if entry.pw_uid == os.getuid() else None
+    return Path(own or Path(entry.pw_dir) / ".local/state").absolute()

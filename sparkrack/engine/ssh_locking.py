@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from shlex import quote
 
 from core.model import Rack
+from core.model.errors import printable_line
 from core.ops import run_lock
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
@@ -131,3 +132,27 @@ def _ended_as_by_a_person() -> Iterator[None]:
     finally:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
+
+
+def end_lock(rack: Rack, run: str) -> str:
+    """End the lock of a run, and return what was done. Raises CommandError when another run holds it, or the head node
+    does not answer.
+    """
+    head = next(iter(rack.nodes))
+    with open_shells(rack, [head], ANSWER_SECONDS) as shells:
+        try:
+            code, text = run_script(shells[head], run_lock.read_script())
+            other = run_lock.describe_holder(text)
+            if code == 0 and other.id == run:
+                code, text = run_script(shells[head], run_lock.release(run_lock.content(text)))
+            elif code == 0:
+                code = run_lock.HELD
+        except UnreachableError as fault:
+            raise CommandError(str(fault)) from None
+    if code == run_lock.GONE:
+        return "no run holds the rack"
+    if code == run_lock.HELD:
+        raise CommandError(f"{run_lock.describe_holder(text)} holds the rack, not {run}")
+    if code:
+        raise CommandError(f"{head}: {printable_line(text) or f'exit {code}'}")
+    return f"ended the lock of {other}"

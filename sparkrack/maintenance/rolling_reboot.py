@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,17 @@ from sparkrack.engine.silences import silenced, silences_of_nodes
 from sparkrack.engine.ssh_locking import hold_lock
 from sparkrack.rebuild.restart import NodeRestart
 from sparkrack.rebuild.workloads import CONTAINERS, query_workloads, running_units, unit_blockers
+from sparkrack.serving import recreation
+from sparkrack.serving.unit_run import UnitRun
 
 ANSWER_SECONDS = 30
 """Seconds for an answer of a node."""
 PROVE_SECONDS = 900
 """Seconds for which alerts of a node that is back are silent at most, until it is proven."""
+
+
+Screens = Callable[[], AbstractContextManager[Screen]]
+"""Opens the terminal of one step."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,28 @@ def stop_units(
         if not stop(unit):
             raise CommandError(f"unit {unit} is not confirmed as stopped; nothing was restarted")
     return tuple(units)
+
+
+def stop_unit(file: Path, screens: Screens, name: str) -> bool:
+    """Stop a unit, and return whether every rank is confirmed as stopped."""
+    with screens() as screen:
+        work = UnitRun(file, name, screen)
+        return work.attempt(partial(work.locked, "stop", work.stop))
+
+
+def start_stopped(rack: Rack, file: Path, units: Sequence[str], screens: Screens, say: Callable[[str], None]) -> bool:
+    """Start the stopped units that rack.yaml declares as up; return whether a completion has proven each."""
+    down = [unit for unit in units if served_units(rack)[unit].state == "down"]
+    for unit in down:
+        say(f"unit {unit} stays down, as rack.yaml declares it")
+    started = []
+    for unit in units:
+        if unit not in down:
+            with screens() as screen:
+                work = UnitRun(file, unit, screen)
+                start = work.start(anyway=False, timeout=None, patience=recreation.COORDINATOR_SECONDS)
+                started.append(work.attempt(partial(work.locked, "start", start)))
+    return all(started)
 
 
 def restart_order(rack: Rack, names: Sequence[str]) -> tuple[list[str], str | None]:

@@ -63,6 +63,18 @@ class RestoreResult(Enum):
     FAILED = auto()
 
 
+def restore_first(rack: Rack, switch: Switch, options: RestoreOptions, screen: Screen, *, err: bool) -> RestoreResult:
+    """Put the oldest backup of a switch back: how it was before the first run of this machine. Without a backup it is
+    reported as unknown, to stderr with `err`, and kept. Raises CommandError.
+    """
+    place = backup.folder(rack.rack, switch.name)
+    first = backup.oldest(place)
+    if first is None:
+        screen.say(f"{switch.name}: unknown: kept; no run of this machine has changed it ({place})", err=err)
+        return RestoreResult.IN_SYNC
+    return restore_switch(rack, switch, first, options, screen)[1]
+
+
 def restore_switch(
     rack: Rack, switch: Switch, name: str | None, options: RestoreOptions, screen: Screen
 ) -> tuple[str, RestoreResult]:

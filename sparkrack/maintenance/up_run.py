@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from core.model import ConfigError, Rack, load, yaml_editor
+from core.model.loader import is_default
 from core.model.yaml_reader import parse
 from core.util.command_error import CommandError
 from core.util.paths import state_folder
@@ -187,3 +189,11 @@ class UpRun:
 
     def _say(self, text: str) -> None:
         self.screen.say(text, err=self.as_json)
+
+
+def up_command(rack: Path, apart: tuple[str, ...], serve: str | None, forwarded: ForwardedOptions, *, yes: bool) -> str:
+    """Return the command line that resumes a run. `apart`: the hosts that are left out."""
+    words = ["sparkrack", "up", *(("--serve", serve) if serve else ()), *(("-y",) if yes else ())]
+    words += [word for name in apart for word in ("--exclude", name)]
+    named = () if is_default(rack) else ("--rack", str(rack))
+    return shlex.join((*words, *named, *forwarded.words()))

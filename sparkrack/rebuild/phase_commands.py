@@ -20,6 +20,10 @@ FABRIC_PARTS = tuple(role.key for role in roles() if role.links)
 """Parts that a rebuilt switch may affect."""
 
 
+DEFAULT_WAIT_SECONDS = 600
+"""Seconds to wait for the machines."""
+
+
 @dataclass(frozen=True)
 class ForwardedOptions:
     """Options of `sparkrack rebuild` that its verbs get. `login`: the account of the first-boot wizard. `packages`: the
@@ -35,6 +39,11 @@ class ForwardedOptions:
     replace_fingerprint: bool = False
     packages: str | None = None
     timeout: float | None = None
+
+    @property
+    def wait(self) -> float:
+        """Seconds to wait for the machines."""
+        return DEFAULT_WAIT_SECONDS if self.timeout is None else self.timeout
 
     def words(self, *, nodes: bool = True, switch: bool = True) -> tuple[str, ...]:
         """Return the words of the command line of `sparkrack rebuild`."""

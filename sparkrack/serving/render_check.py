@@ -1,4 +1,4 @@
-"""What `sparkrack serve check` found, as tables."""
+"""What `sparkrack serve check` found, as tables, and what `sparkrack serve render` prints."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from core.model.errors import printable_line
 from core.util.tables import print_sentence, print_whole
 from serving.engines.memory_fit import COMFORTABLE_SHARE, HIGHEST_SHARE, MEMORY_GIB, Demand, Fit, Parallel, fits_on
 from serving.engines.model_shape import ModelShape
+from serving.launch import RankLaunch
 from sparkrack.serving.check_units import ServeUnitsRecord, WeightSource, size_of_weights
 
 COUNTS = (1, 2, 3, 4, 8)
@@ -128,3 +129,15 @@ def show_model(
     print_sentence(
         console, f"It does not fit ({limits}); it fits on {', '.join(others) or 'no number of nodes up to 8'}"
     )
+
+
+def launch_lines(launch: RankLaunch, ranks: int) -> Iterator[str]:
+    """What a rank runs, one argument a line. `ranks`: how many the unit has."""
+    yield f"{launch.node}: rank {launch.rank} of {ranks}" + (", the head" if launch.rank == 0 else "")
+    for title, lines in (
+        ("command", launch.argv),
+        ("docker run", (*launch.docker, launch.image)),
+        ("environment", tuple(f"{name}={value}" for name, value in launch.environment.items())),
+    ):
+        yield f"  {title}:"
+        yield from (f"    {printable_line(line)}" for line in lines)

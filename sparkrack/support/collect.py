@@ -6,7 +6,7 @@ import json
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from core.model import Rack, SecretError, Switch
@@ -16,11 +16,13 @@ from core.routeros.values import visible_row
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util import regular_file
+from core.util.command_error import CommandError
 from core.util.paths import state_folder
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from sparkrack.engine.journal import log_path
+from sparkrack.engine.run_log import versions
 from sparkrack.engine.subcommands import CALL
-from sparkrack.support.bundle import Bundle, HostAnswer, newest, rack_without_secrets
+from sparkrack.support.bundle import Bundle, HostAnswer, SupportManifest, newest, rack_without_secrets
 from sparkrack.support.node_questions import QUESTION_SECONDS, QUESTIONS, SERIALS
 from switch.backup import fetch_export
 
@@ -38,6 +40,22 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
     "log.json": ("/log/print",),
 }
 """What a switch is asked, by the name of the file that gets the rows."""
+
+
+def write_support(
+    rack: Rack, file: Path, machines: Sequence[str], out: Path, progress: ProgressObserver, *, anonymize: bool
+) -> tuple[Path, SupportManifest]:
+    """Write the archive about these hosts into a folder; return its path and what it has. Raises CommandError."""
+    made = datetime.now(UTC).replace(microsecond=0)
+    path = out / f"sparkrack-support-{rack.rack}-{made:%Y%m%dT%H%M%SZ}.tar.gz"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        bundle = collect(rack, file, machines, made, anonymize, progress)
+        if anonymize:
+            bundle.anonymize()
+        return path, bundle.write(path, rack.rack, made, versions(), anonymized=anonymize)
+    except (OSError, ValueError) as fault:
+        raise CommandError(f"{path}: {getattr(fault, 'strerror', None) or fault}; nothing was written") from None
 
 
 def collect(

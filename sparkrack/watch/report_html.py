@@ -14,6 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from core.util.atomic_file import write_atomic
+from core.util.command_error import CommandError
 from core.util.project_files import WATCH_RUNBOOK
 from sparkrack.watch import render
 from sparkrack.watch.history import HOURS, Drawn, Fired, History, Window, history
@@ -95,6 +97,14 @@ class Event:
     name: str
     about: str
     bars: tuple[Bar, ...]
+
+
+def write_page(file: Path, report: WatchReport, api: PrometheusApi) -> None:
+    """Write the page, readable by its owner only. Raises CommandError."""
+    try:
+        write_atomic(file, page(report, api))
+    except OSError as fault:
+        raise CommandError(f"{file}: {fault.strerror}") from None
 
 
 def page(report: WatchReport, api: PrometheusApi, runbook: Path = WATCH_RUNBOOK) -> str:

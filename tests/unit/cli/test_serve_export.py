@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sparkrack.cli.main import sparkrack
-from sparkrack.cli.serve_export import FORMATS
+from sparkrack.serving.export.files import FORMATS
 from tests.unit.model.serving_racks import NEMOTRON, VLLM, machines, put, text, unit
 
 SECRET = "a-key-that-no-file-has"
