@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from roles.fabric import foreign_netplan
-from roles.fabric.interface_owners import PROBE, Device, in_the_way, matched, owners
+from roles.fabric.interface_owners import PROBE, in_the_way, matched, owners
+from roles.fabric.networkd_match import Device
 from tests.unit.ops.shells import run, stand_in, write
 
 NAMES = ["enp1s0f1np1", "enP2p1s0f1np1"]
