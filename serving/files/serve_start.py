@@ -42,7 +42,10 @@ for word in sys.argv[1:]:
         with open(name, errors="replace") as file:
             print("".join("%s: %s\\n" % (name, one.strip()) for one in file if one.strip() and one[0] != "#"), end="")
     if kind == "nccl":
-        import ctypes
+        try:
+            import ctypes
+        except ImportError:
+            continue
         number, found = ctypes.c_int(), importlib.util.find_spec("nvidia")
         wheels = [one + "/nccl/lib/libnccl.so.2" for one in (found.submodule_search_locations if found else ())]
         for path, build in [(one, "wheel") for one in wheels if os.path.exists(one)] + [("libnccl.so.2", "system")]:

@@ -112,6 +112,19 @@ def test_what_is_known_against_nccl_of_the_image_is_a_remark_before_the_start(
     assert node.gate(capsys, *TOGETHER, **ALONE, container=container) == f"ready{remark}"
 
 
+def test_an_image_whose_python_has_no_ctypes_can_run_a_rank(tmp_path: Path) -> None:
+    """Its NCCL is unknown. A stand-in of the virtual rack is such an image: libffi is not there."""
+    (tmp_path / "ctypes.py").write_text("raise ImportError('libffi.so.8: cannot open shared object file')")
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", serve_start.LOOK, "nccl"],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize("build", ["wheel", "none"])
 def test_the_container_prints_the_number_of_its_nccl(build: str, tmp_path: Path) -> None:
     library = tmp_path / "nvidia/nccl/lib/libnccl.so.2"
