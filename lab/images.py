@@ -33,20 +33,18 @@ LARGE, SMALL = 24 * 1024**2, 3 * 1024**2
 """Bytes of the first image of a rack, which takes long enough to be interrupted on its way, and of the others."""
 ENGINE = "opt/engine"
 """Folder of an image with the stand-ins for the programs of its engine."""
-JUDGING = (
-    "__init__",
-    "bench_tool",
-    "command_line",
-    "engine",
-    "host_memory",
-    "option_table",
-    "registry",
-    "start_memory",
-    "version",
-)
-"""Modules by which a stand-in judges its line."""
-JUDGED = dict.fromkeys(("vllm", "sglang"), ("__init__.py", "bench.py", "host.py", "start_log.py", "options.json"))
-"""Files of the engines that it stands for."""
+JUDGED = ("vllm", "sglang")
+"""The engines that a stand-in stands for."""
+
+
+def _engine_modules() -> list[str]:
+    """Return the paths of the modules and tables by which a stand-in judges its command line."""
+    folder = PACKAGES / "serving/engines"
+    places = (folder, *(folder / name for name in JUDGED))
+    found = [path for place in places for pattern in ("*.py", "options.json") for path in place.glob(pattern)]
+    return sorted(str(path.relative_to(PACKAGES)) for path in found)
+
+
 ENGINE_FILES = {
     f"{ENGINE}/engine_standin.py": "lab/engine_standin.py",
     f"{ENGINE}/ray_standin.py": "lab/ray_standin.py",
@@ -55,8 +53,7 @@ ENGINE_FILES = {
         for path in (
             "lab/__init__.py",
             "lab/rdma_standin.py",
-            *(f"serving/engines/{name}.py" for name in JUDGING),
-            *(f"serving/engines/{kind}/{name}" for kind, names in JUDGED.items() for name in names),
+            *_engine_modules(),
         )
     },
 }
