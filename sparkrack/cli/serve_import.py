@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from core.model import load
 from core.model.errors import printable_line
 from sparkrack.serving.recipe import RecipeChoices
 from sparkrack.serving.recipe_files import import_named_recipe, write_recipe_files
@@ -33,6 +36,12 @@ from sparkrack.terminal.prompts import ask, has_terminal
 )
 @click.option("--nodes", metavar="NAMES", help="Nodes in rank order, like spark1,spark2.  [default: placeholders]")
 @click.option(
+    "--rack",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FILE",
+    help="Take the first nodes of this rack, instead of --nodes.",
+)
+@click.option(
     "--files",
     "folder",
     metavar="FOLDER",
@@ -52,6 +61,7 @@ def import_unit(
     kv: str | None,
     gguf: tuple[str, ...],
     nodes: str | None,
+    rack: Path | None,
     folder: str,
     force: bool,
 ) -> None:
@@ -70,7 +80,10 @@ def import_unit(
     Exit 0, or 1 when the recipe does not come over whole; then nothing is written.
     """
     chosen = tuple(one.strip() for one in nodes.split(",")) if nodes else ()
-    choices = RecipeChoices(name or "", image, version, context, sequences, memory, chosen, folder, kv, gguf)
+    if chosen and rack:
+        raise click.UsageError("give --nodes or --rack, not both")
+    present = tuple(load(rack).nodes) if rack else ()
+    choices = RecipeChoices(name or "", image, version, context, sequences, memory, chosen, folder, kv, gguf, present)
     found = import_named_recipe(recipe, registries, choices, _ask_reason if has_terminal() else None)
     for path in write_recipe_files(found.files, force=force):
         click.echo(f"{printable_line(path)}: written", err=True)

@@ -15,7 +15,7 @@ from sparkrack.cli.next_step import next_step, print_next
 from sparkrack.cli.options import json_option, rack_option
 from sparkrack.cli.rebuild_options import absent_option, forwarded_options, print_report
 from sparkrack.engine.subcommands import CommandRunner
-from sparkrack.maintenance.up_run import UpRun, take_recipe, up_command
+from sparkrack.maintenance.up_run import RecipeOptions, UpRun, take_recipe, up_command
 from sparkrack.rebuild.model import RequestError, requested
 from sparkrack.rebuild.phase_commands import ForwardedOptions, units_to_start
 from sparkrack.serving.unit_request import unit_request
@@ -30,6 +30,9 @@ from sparkrack.terminal.prompts import has_terminal, require_consent
 @click.option(
     "--registry", "registries", multiple=True, metavar="[NAME=]FOLDER|URL", help="As `serve import --registry`."
 )
+@click.option("--context", type=click.IntRange(1), help="Tokens of the longest sequence.  [default: of the recipe]")
+@click.option("--sequences", type=click.IntRange(1), help="Sequences at once.  [default: of the recipe]")
+@click.option("--memory", type=float, metavar="SHARE", help="Share of a node, like 0.85.  [default: of the recipe]")
 @rack_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask after the plan.")
 @click.option("--dry", is_flag=True, help="Only show what would be done.")
@@ -40,6 +43,9 @@ from sparkrack.terminal.prompts import has_terminal, require_consent
 def up(
     serve: str | None,
     registries: tuple[str, ...],
+    context: int | None,
+    sequences: int | None,
+    memory: float | None,
     rack: Path,
     yes: bool,
     dry: bool,
@@ -68,11 +74,14 @@ def up(
     if not rack.exists() and has_terminal() and not dry:
         _ask_for_rack_file(rack)
     found = load(rack)
+    options = RecipeOptions(registries, context, sequences, memory)
+    if (words := options.words()) and (not serve or serve in served_units(found)):
+        raise click.UsageError(f"{words[0]}: is for a recipe; change the unit in {rack}")
     with show_progress(silent=as_json) as screen:
         say = partial(screen.say, err=as_json)
         if serve and serve not in served_units(found):
             with screen.hidden():
-                serve = take_recipe(rack, serve, registries, say, dry=dry)
+                serve = take_recipe(rack, serve, options, say, dry=dry)
             found = load(rack)
         try:
             request = requested(found, rack, (), None, True, exclude)
@@ -105,7 +114,8 @@ def up(
     else:
         click.echo(f"nothing to do: in sync, and verified at {verified}", err=as_json)
     _show_requests(load(rack), units, as_json=as_json)
-    next_step(["sparkrack", "status"], rack=rack, silent=as_json)
+    shown = ["serve", "status", *((units[0],) if len(units) == 1 else ())] if units else ["status"]
+    next_step(["sparkrack", *shown], rack=rack, silent=as_json)
 
 
 def _ask_for_rack_file(file: Path) -> None:

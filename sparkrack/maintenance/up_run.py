@@ -28,6 +28,23 @@ from sparkrack.rebuild.workloads import CONTAINERS, NodeReachability, query_work
 
 
 @dataclass(frozen=True)
+class RecipeOptions:
+    """Where a recipe is looked for, and what it may not say: tokens of the longest sequence, sequences at once, and the
+    share of a node.
+    """
+
+    registries: Sequence[str] = ()
+    context: int | None = None
+    sequences: int | None = None
+    memory: float | None = None
+
+    def words(self) -> list[str]:
+        """Return what the recipe does not say as options of `serve import`."""
+        given = (("--context", self.context), ("--sequences", self.sequences), ("--memory", self.memory))
+        return [word for option, value in given if value is not None for word in (option, str(value))]
+
+
+@dataclass(frozen=True)
 class RecipeImport:
     """A recipe as entries of a rack file. `unit`: its name there."""
 
@@ -35,12 +52,12 @@ class RecipeImport:
     entries: Mapping[str, Any]
 
 
-def import_recipe(rack: Rack, recipe: str, registries: Sequence[str], *, write: bool) -> RecipeImport:
+def import_recipe(rack: Rack, recipe: str, options: RecipeOptions, *, write: bool) -> RecipeImport:
     """Run `serve import` for the first nodes of the rack. `write`: its files are written beside the rack file. Raises
     CommandError when the recipe does not come over.
     """
-    words = ["serve", "import", _absolute(recipe)]
-    for registry in registries:
+    words = ["serve", "import", _absolute(recipe), "--rack", str(rack.source.absolute()), *options.words()]
+    for registry in options.registries:
         name, equals, place = registry.rpartition("=")
         words += ["--registry", f"{name}{equals}{_absolute(place)}"]
     with tempfile.TemporaryDirectory(prefix="sparkrack-") as nowhere:
@@ -48,15 +65,12 @@ def import_recipe(rack: Rack, recipe: str, registries: Sequence[str], *, write: 
         done = CommandRunner(None, as_json=False).call(words, keep=True, folder=folder)
     if done.exit:
         raise CommandError(
-            f"recipe {recipe}: `sparkrack serve import` refuses it, see above; what it prints with further options "
-            "belongs into the rack file by hand; then: sparkrack up --serve UNIT"
+            f"recipe {recipe}: `sparkrack serve import` refuses it, see above; up takes --context, --sequences "
+            "and --memory; what serve import prints with other options belongs into the rack file by hand; then: "
+            "sparkrack up --serve UNIT"
         )
     entries = parse(done.output.decode()).data
-    ((unit, section),) = entries["serving"]["units"].items()
-    ranks = len(section["nodes"])
-    if ranks > len(rack.nodes):
-        raise CommandError(f"recipe {recipe}: is for {ranks} nodes, and the rack has {len(rack.nodes)}")
-    section["nodes"] = list(rack.nodes)[:ranks]
+    (unit,) = entries["serving"]["units"]
     return RecipeImport(unit, entries)
 
 
@@ -66,12 +80,12 @@ def _absolute(place: str) -> str:
     return str(path.absolute()) if path.exists() else place
 
 
-def take_recipe(file: Path, recipe: str, registries: Sequence[str], say: Callable[[str], None], *, dry: bool) -> str:
+def take_recipe(file: Path, recipe: str, options: RecipeOptions, say: Callable[[str], None], *, dry: bool) -> str:
     """Add the unit of a recipe to the rack file, unless it has that unit; return its name. Raises CommandError, or
     ConfigError when the rack file does not take it; then the file is as it was.
     """
     rack = load(file)
-    found = import_recipe(rack, recipe, registries, write=not dry)
+    found = import_recipe(rack, recipe, options, write=not dry)
     if found.unit in served_units(rack):
         say(f"unit {found.unit} stands in {file} already, and stays as it is there")
         return found.unit

@@ -113,7 +113,8 @@ class RecipeChoices:
     `image`: with a tag that stays, or a digest. `version`: of the engine in it. `context`: tokens of the longest
     sequence. `sequences`: at once. `memory`: the share of a node that the engine takes. `kv`: the size of the cache of
     llama.cpp. `gguf`: the file of the model for llama.cpp, or its first part, and its projector. `nodes`: in rank
-    order. `folder`: for the files that the unit needs, in that of rack.yaml.
+    order. `folder`: for the files that the unit needs, in that of rack.yaml. `rack_nodes`: those of the rack, of which
+    the first are taken where `nodes` is empty.
     """
 
     name: str
@@ -126,6 +127,7 @@ class RecipeChoices:
     folder: str = ""
     kv: str | None = None
     gguf: Sequence[str] = ()
+    rack_nodes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -458,9 +460,20 @@ class _Import:
         if isinstance(least, int) and least > count:
             self.notes.warn(f"min_nodes: the recipe asks for {least} nodes, its command has {ranks}")
         if not self.choices.nodes:
-            self.notes.warn("nodes: a recipe names none; write those of your rack")
+            return self._first_nodes(count)
         named = len(self.choices.nodes) == count
         return list(self.choices.nodes) if named else [f"spark{number}" for number in range(1, count + 1)]
+
+    def _first_nodes(self, count: int) -> list[str]:
+        """Return the first nodes of the rack, or placeholders where it is not known."""
+        present = self.choices.rack_nodes
+        if not present:
+            self.notes.warn("nodes: a recipe names none; write those of your rack")
+        elif len(present) < count:
+            self.notes.missing(f"has {counted(count, 'rank')}, and the rack has {counted(len(present), 'node')}")
+        else:
+            return list(present[:count])
+        return [f"spark{number}" for number in range(1, count + 1)]
 
     def _context(self) -> int:
         written = self.options.keys.pop("context", "")

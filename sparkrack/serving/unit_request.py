@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from shlex import join, quote
 
 from core.model import Rack, SecretRef
@@ -33,12 +34,12 @@ def unit_request(rack: Rack, unit: ServedUnit) -> UnitRequest:
     if unit.kind == "chat":
         path = "/v1/chat/completions"
         body = {"messages": [{"role": "user", "content": "Who are you?"}], "max_tokens": CHAT_TOKENS}
-    text = json.dumps({"model": model, **body})
+    text = json.dumps({"model": model, **body}, separators=(",", ":"))
     gateway = gateway_of(rack)
     if gateway and gateway.listen == "management":
         address = f"https://{rack.nodes[gateway.node].address}" + ("" if gateway.port == 443 else f":{gateway.port}")
         if gateway.certificate:
-            trusted = quote(str(gateway.certificate.chain))
+            trusted = quote(_shortest(gateway.certificate.chain))
         else:
             trusted = f"<({join([*_ssh(rack, gateway.node), 'sudo', 'cat', CERTIFICATE])})"
         header = f"<({_bearer(next(iter(gateway.keys.values())))})"
@@ -46,24 +47,33 @@ def unit_request(rack: Rack, unit: ServedUnit) -> UnitRequest:
         return UnitRequest(f"{address}/v1", model, line)
     head = unit.ranks(rack.nodes)[0]
     address = f"http://{api_address(rack, unit)}:{unit.api.port}"
-    curl = ["curl", "-sS", *(("-H", "@-") if unit.api.key else ()), *_request(address + path, text)]
-    line = join([*_ssh(rack, head), join(curl)])
-    return UnitRequest(f"{address}/v1 on {head}", model, f"{_bearer(unit.api.key)} | {line}" if unit.api.key else line)
+    if unit.api.key:
+        curl = join(["curl", "-sS", "-H", "@-", *_request(address + path, text)])
+        line = f"{_bearer(unit.api.key)} | {join([*_ssh(rack, head), curl])}"
+    else:  # stdin is free for the body, which then is not quoted for two shells
+        line = f"{join([*_ssh(rack, head), 'curl', '-sS', *_request(address + path, '@-')])} <<< {quote(text)}"
+    return UnitRequest(f"{address}/v1 on {head}", model, line)
 
 
 def _request(url: str, body: str) -> list[str]:
-    return [url, "-H", "Content-Type: application/json", "-d", body]
+    return [url, "-H", "Content-Type:application/json", "-d", body]
 
 
 def _bearer(key: SecretRef) -> str:
     """Return the command that prints the header with a key; the key is not an argument of a program."""
-    command = key.command or ("cat", str(key.file))
+    command = key.command or ("cat", _shortest(Path(str(key.file))))
     value = f"${key.env}" if key.env else f"$({join(command)})"
     return f"printf 'Authorization: Bearer %s' \"{value}\""
+
+
+def _shortest(file: Path) -> str:
+    """Return the path from the working folder where the file is below it: the line is run where it was printed."""
+    here = Path.cwd()
+    return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
 
 def _ssh(rack: Rack, node: str) -> list[str]:
     access = rack.access
     port = () if access.port == 22 else ("-p", str(access.port))
-    files = ("-i", str(access.key), "-o", f"UserKnownHostsFile={access.known_hosts}")
+    files = ("-i", _shortest(access.key), "-o", f"UserKnownHostsFile={_shortest(access.known_hosts)}")
     return ["ssh", *files, *port, f"{access.user}@{rack.nodes[node].address}"]

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 
 from sparkrack.cli.main import sparkrack
 from tests.unit.cli.cli_fixtures import SPARKRACK
+from tests.unit.model.serving_racks import machines
 from tests.unit.serving.test_recipe import EUGR, IMAGE
 
 
@@ -54,6 +55,17 @@ def test_a_recipe_by_its_name_is_printed_and_its_files_are_written(registry: Pat
         "recipes/tiny_fp8/before.sh: written",
         "warning: tiny-fp8: build_args: --tf5: belongs to the image, which must have it",
     ]
+
+
+def test_a_rack_file_gives_the_nodes(registry: Path) -> None:
+    Path("rack.yaml").write_text(machines(2))
+    words = ("--registry", str(registry), *(word for word in GIVEN if word not in ("--nodes", "n3, n1")))
+    found = imported("tiny-fp8", *words, "--rack", "rack.yaml")
+    assert found.exit_code == 0, found.output
+    assert YAML(typ="safe", pure=True).load(found.stdout)["serving"]["units"]["tiny_fp8"]["nodes"] == ["n0", "n1"]
+    assert "nodes:" not in found.stderr
+    both = imported("tiny-fp8", *words, "--rack", "rack.yaml", "--nodes", "n0,n1")
+    assert (both.exit_code, "--nodes or --rack" in both.stderr) == (1, True)
 
 
 def test_files_that_differ_are_written_over_only_with_force(registry: Path) -> None:

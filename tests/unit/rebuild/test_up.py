@@ -191,14 +191,15 @@ def test_a_rack_that_is_not_up_any_more_is_gone_through_again(folder: UpFolder, 
 
 
 def test_a_recipe_becomes_a_unit_that_is_started_and_told_how_to_be_asked(folder: UpFolder) -> None:
-    (folder.folder / "import.yaml").write_text(UNIT.replace("spark1", "elsewhere"))
+    (folder.folder / "import.yaml").write_text(UNIT)
     (folder.folder / "serve.json").write_text(unit_state("absent"))
     done = folder.run("-y", "--serve", "qwen-recipe")
     assert done.returncode == 0, done.stderr + done.stdout
-    assert folder.calls[0] == ["serve", "import", "qwen-recipe"]
+    assert folder.calls[0] == ["serve", "import", "qwen-recipe", "--rack", str(folder.rack)]
     assert folder.verbs()[1:] == [*CALLS[:4], "serve status --rack", "apply", "status", "serve start qwen", "verify"]
     assert "nodes:\n      - spark1\n" in folder.rack.read_text()
     lines = done.stdout.splitlines()
+    assert done.stderr.splitlines()[-1] == f"Next: sparkrack serve status qwen --rack {folder.rack}"
     assert lines[-2] == "unit qwen: http://127.0.0.1:8000/v1 on spark1, model qwen"
     assert lines[-1].startswith("  ssh -i ")
     assert "start unit qwen, and wait until an answer has proven it" in done.stdout
@@ -208,6 +209,37 @@ def test_a_recipe_becomes_a_unit_that_is_started_and_told_how_to_be_asked(folder
     assert "stands in" in again.stdout
     assert folder.verbs(before) == ["serve import qwen-recipe", "plan", "status", "serve status --rack"], again.stdout
     assert (folder.rack.read_text(), again.stdout.splitlines()[-2:]) == (text, lines[-2:])
+
+
+GIVEN = ("--context", "4096", "--sequences", "8", "--memory", "0.5")
+"""What a recipe may leave to its reader."""
+
+
+def test_what_a_recipe_does_not_say_is_given_to_up(folder: UpFolder) -> None:
+    """A resumed run needs it no more: the unit stands in rack.yaml."""
+    (folder.folder / "import.yaml").write_text(UNIT)
+    (folder.folder / "serve.json").write_text(unit_state("absent"))
+    folder.does("verify", exit=1)
+    done = folder.run("-y", "--serve", "qwen-recipe", *GIVEN)
+    assert folder.calls[0] == ["serve", "import", "qwen-recipe", "--rack", str(folder.rack), *GIVEN]
+    assert f"Next, to resume: sparkrack up --serve qwen -y --rack {folder.rack} --timeout 20\n" in done.stderr
+
+
+@pytest.mark.parametrize("words", [GIVEN[:2], ("--serve", "qwen", *GIVEN[4:])])
+def test_what_no_recipe_takes_is_refused(folder: UpFolder, words: tuple[str, ...]) -> None:
+    folder.rack.write_text(folder.rack.read_text() + UNIT)
+    done = folder.run("-y", *words)
+    assert done.returncode == 1
+    assert f"{words[-2]}: is for a recipe; change the unit in {folder.rack}" in " ".join(done.stderr.split())
+    assert folder.calls == []
+
+
+def test_a_refused_recipe_names_the_options_of_up(folder: UpFolder) -> None:
+    folder.does("serve", exit=1)
+    (folder.folder / "import.yaml").write_text("")
+    done = folder.run("-y", "--serve", "qwen-recipe")
+    assert done.returncode == 1
+    assert "up takes --context, --sequences and --memory" in done.stderr
 
 
 def test_a_recipe_with_which_the_file_is_not_valid_leaves_it_as_it_was(folder: UpFolder) -> None:

@@ -189,6 +189,17 @@ def test_a_recipe_names_no_nodes() -> None:
     assert "nodes: a recipe names none; write those of your rack" in found.warnings
 
 
+def test_a_rack_gives_its_first_nodes() -> None:
+    unit, found = taken(EUGR, version="0.21.0", image=IMAGE, rack_nodes=("n3", "n1", "n2"))
+    assert unit["nodes"] == ["n3", "n1"]
+    assert not any(warning.startswith("nodes:") for warning in found.warnings)
+
+
+def test_a_rack_with_fewer_nodes_than_ranks_is_refused() -> None:
+    problems = refusal(plain("--pipeline-parallel-size 2"), nodes=(), rack_nodes=("n0", "n1"))
+    assert problems == ("has 4 ranks, and the rack has 2 nodes",)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "warning", "key", "value"),
     [

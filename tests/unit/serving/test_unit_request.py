@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from core.model import load
 from serving.options import served_units
 from sparkrack.serving.unit_request import unit_request
 from tests.unit.model.racks import SWITCH, changed, loaded
@@ -18,13 +19,18 @@ from tests.unit.rebuild.test_requests import SERVING
 ONE = SERVING[: SERVING.index("    alone:")] + SERVING[SERVING.index("    one:") :]
 NOTES = """\
 #!/bin/sh
-# Note the words, and the header that comes by stdin or by a file.
+# Note the words, and the header and the body that come by stdin or by a file.
+before=
 NOTED="$NOTED.${0##*/}"
 printf '%s\\n' "$0" "$@" > "$NOTED"
-for word; do case "$word" in
-  "@-" | *"-H @-"*) cat >> "$NOTED.header" ;;
-  @/*) cat "${word#@}" >> "$NOTED.header" ;;
-esac; done
+for word; do
+  case "$before $word" in
+    "-H @-" | *" curl "*"-H @-"*) cat >> "$NOTED.header" ;;
+    "-H @"*) cat "${word#@}" >> "$NOTED.header" ;;
+    "-d @-") cat > "$NOTED.body" ;;
+  esac
+  before=$word
+done
 """
 
 
@@ -50,10 +56,26 @@ def test_a_unit_without_a_gateway_is_asked_on_its_head(tmp_path: Path) -> None:
     assert address == "http://127.0.0.1:8000/v1 on spark1"
     words, _ = noted(tmp_path, line)
     assert words[0].endswith("/ssh")
-    assert words[-2] == "ops@10.77.0.11"
-    body = json.loads(words[-1].partition(" -d '")[2].removesuffix("'"))
+    assert words[words.index("ops@10.77.0.11") + 1 :] == [
+        *("curl", "-sS", "http://127.0.0.1:8000/v1/chat/completions"),
+        *("-H", "Content-Type:application/json", "-d", "@-"),
+    ]
+    body = json.loads((tmp_path / "noted.ssh.body").read_text())
     assert (body["model"], body["messages"][0]["role"]) == (model, "user")
-    assert words[-1].startswith("curl -sS http://127.0.0.1:8000/v1/chat/completions ")
+    assert "\\" not in line
+    assert line.count("'") == 2
+
+
+def test_files_below_the_working_folder_are_named_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line is run where it was printed."""
+    file = tmp_path / "rack.yaml"
+    file.write_text(changed(SWITCH, ("  swap: false\n", SERVING)))
+    rack = load(file)
+    monkeypatch.chdir(tmp_path)
+    line = unit_request(rack, served_units(rack)["one"]).line
+    assert str(tmp_path) not in line
+    words, _ = noted(tmp_path, line)
+    assert f"UserKnownHostsFile={rack.access.known_hosts.name}" in words
 
 
 def test_the_key_of_a_unit_is_no_argument(tmp_path: Path) -> None:
