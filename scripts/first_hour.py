@@ -29,6 +29,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 LAB = REPOSITORY / ".lab-first-hour"
 OWNER = LAB / "rack"
 """The folder of the owner of the rack."""
+FIRST_LOGIN = "@of the nodes@"
+"""Stands for the password of the nodes' first account, which `lab up` makes, in the keys of a step."""
 STEP_SECONDS = 600
 """Seconds without output after which a step has failed."""
 PAGE = REPOSITORY / "docs/evidence/first-hour.md"
@@ -42,6 +44,7 @@ _TOKENS = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b[=>()][A-Z0-9]?|\x1b\][^\x
 class Step:
     """One command, the exit codes that it may end with, and the keys that are typed, each behind a text on the screen.
 
+    A question that is not asked, since the answer was read, is passed over when a later one is on the screen.
     `owner`: it runs in the owner's folder, inside the network of the virtual rack.
     """
 
@@ -87,6 +90,8 @@ def steps() -> tuple[Step, ...]:
             "--host-keys ../host-keys",
             typed=(
                 ("user that the nodes accept", "\n"),
+                ("the account that the first-boot wizard made", "nvidia\n"),
+                ("password of nvidia there", f"{FIRST_LOGIN}\n"),
                 ("port of spark1", "\n"),
                 ("port of spark2", "\n"),
                 ("Also ", "n\n"),
@@ -150,11 +155,20 @@ def record(step: Step) -> Recorded:
         start_new_session=True,
     ) as process:
         os.close(theirs)
-        text, silence, keys = _converse(ours, list(step.typed), begin)
+        text, silence, keys = _converse(ours, _with_password(step.typed), begin)
         code = process.wait()
     os.close(ours)
     lines = [line for line in screen(text) if line]
     return Recorded(code, time.monotonic() - begin, silence, keys, lines)
+
+
+def _with_password(typed: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """Return the questions and keys with the password of the nodes."""
+    file = LAB / "password"
+    return [
+        (text, keys.replace(FIRST_LOGIN, file.read_text().strip()) if FIRST_LOGIN in keys else keys)
+        for text, keys in typed
+    ]
 
 
 def _converse(terminal: int, typed: list[tuple[str, str]], begin: float) -> tuple[str, float, int]:
@@ -173,8 +187,10 @@ def _converse(terminal: int, typed: list[tuple[str, str]], begin: float) -> tupl
         if not part:
             return output.decode(errors="replace"), silence, keys
         output += part
-        if typed and typed[0][0].encode() in output[read:]:
-            _, answer = typed.pop(0)
+        asked = next((at for at, (question, _) in enumerate(typed) if question.encode() in output[read:]), None)
+        if asked is not None:
+            _, answer = typed[asked]
+            del typed[: asked + 1]
             read = len(output)
             time.sleep(0.5)  # a program drops what is typed before its question
             os.write(terminal, answer.encode())

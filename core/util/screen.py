@@ -37,5 +37,7 @@ class Screen(ProgressObserver, Protocol):
     def ask(self, question: str, default: str) -> str:
         """Ask for a text."""
 
-    def hidden_prompt(self, question: str) -> SecretStr:
-        """Ask for a password without showing it. Raises SecretError for one in another encoding than UTF-8."""
+    def hidden_prompt(self, question: str, *, skippable: bool = False) -> SecretStr:
+        """Ask for a password without showing it; `skippable`: Enter gives an empty one. Raises SecretError for one in
+        another encoding than UTF-8.
+        """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from core.model import Rack
 from core.probes.systemd_units import SystemdUnit
 from core.util.managed_file import ManagedFile, header
-from roles.time.options import TimeOptions
+from roles.time.options import MOST_SERVERS, TimeOptions, is_time_server
 
 TIMESYNCD = "systemd-timesyncd.service"
 CHRONY = "chrony.service"
@@ -114,6 +114,30 @@ def chrony_sources(lines: list[str]) -> set[str]:
     if odd := [line for line in lines if line.count(",") < 9 or line[0] not in "^=#"]:
         raise ValueError(f"{CHRONY}: its servers are unknown: unexpected output {odd[0][:80]!r}")
     return {line.split(",")[2] for line in lines}
+
+
+def servers_in_use(answer: str) -> tuple[str, ...]:
+    """Return the servers that a node has, as `time.ntp` takes them; none where no daemon runs.
+
+    Of systemd-timesyncd: its own, else those of its network's DHCP, else its fallback. Of chrony: its servers and
+    pools, no clocks and no peers.
+
+    Args:
+        answer: what files/live-servers.sh prints.
+
+    Raises:
+        ValueError: a daemon runs and does not say its servers.
+    """
+    lists: list[list[str]] = []
+    if re.search(rf"^{re.escape(TIMESYNCD)} \d+$", answer, re.MULTILINE):
+        named = timesyncd_lists(live_answer(answer, TIMESYNCD))
+        lists = [named.get(f"{kind}NTPServers", []) for kind in ("System", "Link", "Fallback")]
+    elif re.search(rf"^{re.escape(CHRONY)} \d+$", answer, re.MULTILINE):
+        lines = live_answer(answer, CHRONY)
+        chrony_sources(lines)
+        lists = [[line.split(",")[2] for line in lines if line.startswith("^")]]
+    fit = (tuple(dict.fromkeys(filter(is_time_server, servers)))[:MOST_SERVERS] for servers in lists)
+    return next(filter(None, fit), ())
 
 
 def reads_sources(listing: str) -> bool:

@@ -41,6 +41,18 @@ TimeServer = Annotated[IPv4Address | StrictStr, BeforeValidator(_time_server)]
 """The IPv4 address or the host name of a time server."""
 
 
+_SERVER: TypeAdapter[IPv4Address | str] = TypeAdapter(TimeServer)
+
+
+def is_time_server(text: str) -> bool:
+    """Return whether `time.ntp` takes this server."""
+    try:
+        _SERVER.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
 class TimeOptions(Section):
     """Where the nodes get their time, and their time zone; `time_zone` None leaves the zone alone.
 

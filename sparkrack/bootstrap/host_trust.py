@@ -10,7 +10,7 @@ from pathlib import Path
 from core.model import Node, Rack
 from core.ssh.fingerprint_file import read_fingerprints
 from core.ssh.host_keys import KINDS, HostKey, HostKeyError, SilentError, known_as, offered, pinned
-from sparkrack.bootstrap.errors import BootstrapError
+from sparkrack.node_login.errors import BootstrapError
 
 _ASKING = 5.0
 """Seconds for one look at the host keys."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -15,14 +14,14 @@ from core.model import Node, Rack
 from core.ssh.client import ssh_config
 from core.ssh.host_keys import HostKey, pin
 from core.util.progress import NO_PROGRESS, ProgressObserver
-from sparkrack.bootstrap.errors import BootstrapError, NodeUnreachableError, WrongPasswordError, last_line
-from sparkrack.bootstrap.key_shell import KeyShell, RootShellProtocol, ShellResult
-from sparkrack.bootstrap.passwords import Passwords
+from sparkrack.node_login.errors import BootstrapError, WrongPasswordError, last_line
+from sparkrack.node_login.key_shell import KeyShell, RootShellProtocol, ShellResult
+from sparkrack.node_login.passwords import Passwords
+from sparkrack.node_login.patience import retry_while_unreachable
 
 if TYPE_CHECKING:
-    from sparkrack.bootstrap.password_shell import PasswordShell
+    from sparkrack.node_login.password_shell import PasswordShell
 
-_PAUSE = 0.5
 _TO_LOG_IN = 15.0
 _Result = TypeVar("_Result")
 
@@ -97,17 +96,8 @@ class NodeLogin:
         return done.output
 
     def patiently(self, attempt: Callable[[], _Result]) -> _Result:
-        """Retry while the node accepts no login, until the timeout: sshd from 9.8 on blocks an address after a
-        few failed logins, for some seconds. Nothing of the attempt was done then.
-        """
-        until = time.monotonic() + self.context.timeout
-        while True:
-            try:
-                return attempt()
-            except NodeUnreachableError:
-                if time.monotonic() > until:
-                    raise
-            time.sleep(_PAUSE)
+        """Retry while the node accepts no login, until the timeout. Nothing of the attempt was done then."""
+        return retry_while_unreachable(attempt, self.context.timeout)
 
     # claim: bootstrap.first-boot-account
     def _by_password(self) -> RootShellProtocol:
@@ -125,7 +115,7 @@ class NodeLogin:
         raise BootstrapError(f"{self.context.passwords.refused}; nothing was changed")
 
     def _open_login(self, user: str, secret: SecretStr) -> PasswordShell:
-        from sparkrack.bootstrap.password_shell import open_password_shell  # imports paramiko, which takes long
+        from sparkrack.node_login.password_shell import open_password_shell  # imports paramiko, which takes long
 
         port = self.context.rack.access.port
         return open_password_shell(str(self.node.address), port, self.trusted, user, secret, _TO_LOG_IN)

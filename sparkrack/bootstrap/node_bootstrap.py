@@ -10,11 +10,11 @@ from core.model import Node
 from core.ops.record import keep_record
 from core.ssh.host_keys import KINDS, HostKey, HostKeyError, offered, pin, pinned
 from sparkrack.bootstrap import regenerate_identity
-from sparkrack.bootstrap.errors import BootstrapError, last_line
-from sparkrack.bootstrap.key_shell import RootShellProtocol
 from sparkrack.bootstrap.login_methods import NodeLogin, NodesContext
 from sparkrack.bootstrap.node_facts import BEGIN, NodeState, host_keys, look, parse_node_state
 from sparkrack.bootstrap.steps import BootstrapStep, is_called, set_up_for_another, steps
+from sparkrack.node_login.errors import BootstrapError, last_line
+from sparkrack.node_login.key_shell import RootShellProtocol
 
 _PAUSE = 0.5
 

@@ -10,7 +10,7 @@ from core.model.errors import printable_line, truncate
 from core.probes import protocol
 from core.ssh.host_keys import HostKey, HostKeyError
 from roles.preflight.desired import LOGIN
-from sparkrack.bootstrap.errors import BootstrapError, last_line
+from sparkrack.node_login.errors import BootstrapError, last_line
 
 SUDOERS = "/etc/sudoers.d/zz-sparkrack"
 """Read last, so that it counts; sudo leaves out names with a dot in them."""

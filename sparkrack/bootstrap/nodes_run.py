@@ -17,13 +17,13 @@ from core.ops.run_lock import Holder
 from core.ssh.operator_key import OperatorKeyError, public_line
 from core.util.command_error import CommandError
 from core.util.screen import Screen
-from sparkrack.bootstrap.errors import BootstrapError
 from sparkrack.bootstrap.host_trust import fingerprints_of
 from sparkrack.bootstrap.login_methods import NodesContext
-from sparkrack.bootstrap.passwords import Passwords
 from sparkrack.bootstrap.runner import NodesBootstrap, Trust
 from sparkrack.engine.recorded_run import RecordedRun
 from sparkrack.engine.ssh_locking import lock_if_reachable
+from sparkrack.node_login.errors import BootstrapError
+from sparkrack.node_login.passwords import Passwords
 
 BOOTSTRAP = "bootstrap: Bring the host into the rack"
 """The operation, in the journal of a run."""

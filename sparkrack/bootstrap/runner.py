@@ -11,10 +11,10 @@ from pathlib import Path
 from core.model import SecretError
 from core.ssh.client import ssh_config
 from core.ssh.host_keys import HostKey, HostKeyError, pinned
-from sparkrack.bootstrap.errors import BootstrapError
 from sparkrack.bootstrap.host_trust import KeyOffer, key_conflict, label, match_fingerprints, offer
 from sparkrack.bootstrap.login_methods import NodesContext
 from sparkrack.bootstrap.node_bootstrap import NodeBootstrap
+from sparkrack.node_login.errors import BootstrapError
 
 _AT_ONCE = 8
 _BESIDE = 15.0

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from roles.preflight.desired import LOGIN
-from sparkrack.bootstrap.errors import BootstrapError
 from sparkrack.bootstrap.node_facts import BEGIN, CLOUD, HOSTS, SUDOERS, NodeState
+from sparkrack.node_login.errors import BootstrapError
 
 CLOUD_TEXT = b"# Written by sparkrack: cloud-init leaves the host name alone.\npreserve_hostname: true\n"
 _OTHERS_WRITE = 0o022

@@ -13,7 +13,6 @@ from core.model import SecretRef, load, rack_path, yaml_editor
 from core.model.fields import PLAIN_API_PORT
 from sparkrack.bootstrap import nodes_run, switch_run
 from sparkrack.bootstrap.nodes_run import BOOTSTRAP
-from sparkrack.bootstrap.passwords import Passwords
 from sparkrack.bootstrap.rack_run import bootstrap_rack
 from sparkrack.bootstrap.switch_run import LONGEST_PREFIX
 from sparkrack.cli.next_step import next_step, same_again
@@ -26,6 +25,7 @@ from sparkrack.cli.options import (
     switches,
 )
 from sparkrack.engine.recorded_run import recorded_run
+from sparkrack.node_login.passwords import Passwords
 from sparkrack.terminal.progress import show_progress
 from switch.bootstrap.context import BootstrapOptions
 from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER

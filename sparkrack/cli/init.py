@@ -25,7 +25,8 @@ def init(no_reader: bool, no_management: bool, **given: Any) -> None:
       sparkrack init --node spark1=10.77.0.11 --node spark2=10.77.0.12 --switch 10.77.0.2
       sparkrack init          on a terminal: asks, and looks for machines that are near
 
-    A node that accepts the key reports its vendor and its ports; a switch that accepts its user reports how its cages
+    A node that accepts the key reports its vendor and its ports; on a terminal, a password that is asked for once and
+    not kept reads the nodes that refuse the key. A switch that accepts its user reports how its cages
     are split and which node is connected to which leg. Nothing is changed on them. An existing file is
     shown as a difference first.
     For a switch, the file declares a read-only user, whose password is generated into a file beside it, and limits the

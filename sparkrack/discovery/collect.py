@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pydantic import SecretStr
 
@@ -19,7 +21,7 @@ from core.routeros.reading import Ask, SwitchReading, read_switch
 from core.routeros.values import visible_row
 from core.ssh.node_shells import open_shells_at
 from core.ssh.root_shell import RootShell, UnreachableError
-from core.util.progress import NO_PROGRESS, ProgressObserver
+from core.util.progress import ProgressObserver
 from sparkrack.discovery.node_facts import NodeFacts, parse_node_facts, with_neighbours
 from sparkrack.discovery.probe_script import neighbour_script, script
 from sparkrack.discovery.switch_facts import Neighbour, SwitchFacts, factory_names, neighbours
@@ -33,11 +35,24 @@ NEEDED = (ETHERNET, BRIDGE, BRIDGE_PORT, BRIDGE_HOST, IDENTITY)
 _NEIGHBOURS = ("/ip/neighbor/print", "=.proplist=interface,mac-address,identity")
 
 
-def nodes(
-    access: Access, addresses: Mapping[str, str], progress: ProgressObserver = NO_PROGRESS
-) -> dict[str, NodeFacts | str]:
-    """Return the facts of each node, read after all have sent frames, or why there are none; all at the same time."""
-    with open_shells_at(access, addresses, NODE_SECONDS) as shells, ThreadPoolExecutor(max_workers=16) as pool:
+NodeShell = Callable[[str], bytes]
+"""Runs a script as root on a node, and returns its output. Raises UnreachableError."""
+
+
+@contextmanager
+def key_shells(access: Access, addresses: Mapping[str, str]) -> Iterator[dict[str, NodeShell]]:
+    """A shell by the operator's key on each of these nodes, closed after the block."""
+    with open_shells_at(access, addresses, NODE_SECONDS) as shells:
+        yield {name: partial(_run_script, shell) for name, shell in shells.items()}
+
+
+def _run_script(shell: RootShell, script: str) -> bytes:
+    return bytes(shell.run(script).stdout_bytes)
+
+
+def read_nodes(shells: Mapping[str, NodeShell], progress: ProgressObserver) -> dict[str, NodeFacts | str]:
+    """Return the facts of each node, or why there are none; all at the same time."""
+    with ThreadPoolExecutor(max_workers=16) as pool:
         progress.phase("read the nodes", shells)
 
         def facts_of(name: str) -> NodeFacts | str:
@@ -45,17 +60,23 @@ def nodes(
             progress.finish(name, "read" if isinstance(facts, NodeFacts) else "not read")
             return facts
 
-        found = dict(zip(shells, pool.map(facts_of, shells), strict=True))
-        read = {name: facts for name, facts in found.items() if isinstance(facts, NodeFacts)}
-        progress.phase("read the neighbours of the nodes", read)
+        return dict(zip(shells, pool.map(facts_of, shells), strict=True))
+
+
+def read_neighbours(
+    found: Mapping[str, NodeFacts | str], shells: Mapping[str, NodeShell], progress: ProgressObserver
+) -> dict[str, NodeFacts | str]:
+    """Return the facts of each node with its neighbours after all nodes have sent frames."""
+    read = {name: facts for name, facts in found.items() if isinstance(facts, NodeFacts)}
+    progress.phase("read the neighbours of the nodes", read)
+    with ThreadPoolExecutor(max_workers=16) as pool:
         after = pool.map(lambda facts: _read_neighbours(facts, shells[facts.name], tuple(read.values())), read.values())
         return {**found, **dict(zip(read, after, strict=True))}
 
 
-def _read_node(name: str, shell: RootShell) -> NodeFacts | str:
+def _read_node(name: str, shell: NodeShell) -> NodeFacts | str:
     try:
-        done = shell.run(script())
-        return parse_node_facts(name, parse_commands(bytes(done.stdout_bytes).decode(errors="backslashreplace")))
+        return parse_node_facts(name, parse_commands(shell(script()).decode(errors="backslashreplace")))
     except UnreachableError as gone:
         return gone.why
     except ValueError as fault:
@@ -64,12 +85,12 @@ def _read_node(name: str, shell: RootShell) -> NodeFacts | str:
         return f"ssh: {fault.strerror or fault}"
 
 
-def _read_neighbours(facts: NodeFacts, shell: RootShell, nodes: tuple[NodeFacts, ...]) -> NodeFacts:
+def _read_neighbours(facts: NodeFacts, shell: NodeShell, nodes: tuple[NodeFacts, ...]) -> NodeFacts:
     try:
-        done = shell.run(neighbour_script(facts, nodes))
+        output = shell(neighbour_script(facts, nodes))
     except UnreachableError:
         return facts
-    return with_neighbours(facts, str(done.stdout))
+    return with_neighbours(facts, output.decode(errors="backslashreplace"))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sparkrack.discovery import switch_facts as switches
 from sparkrack.discovery.cable_inference import Cables, heard_by_neighbours, infer, without_uplinks
 from sparkrack.discovery.draft import Gap, RackDraft
 from sparkrack.discovery.engine_containers import engine_gaps, suggestions
-from sparkrack.discovery.node_facts import NodeFacts
+from sparkrack.discovery.node_facts import TIME_SERVERS, NodeFacts
 from sparkrack.discovery.switch_facts import SwitchFacts
 
 NO_CERTIFICATE = "0" * 64
@@ -115,7 +115,8 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
         sheet.add_gap(engine_gaps(engines))
         sheet.heads[()] = suggestions(engines)
         for name, node in facts.items():
-            sheet.add_gap(Gap(("nodes", name), f"{what}: unknown: {why}") for what, why in node.unknown.items())
+            unknown = {what: why for what, why in node.unknown.items() if what != TIME_SERVERS}
+            sheet.add_gap(Gap(("nodes", name), f"{what}: unknown: {why}") for what, why in unknown.items())
     return sheet
 
 

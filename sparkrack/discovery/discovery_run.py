@@ -17,18 +17,19 @@ from core.model.errors import format_path, printable_line
 from core.model.fields import PLAIN_API_PORT, SSH_PORT, TLS_API_PORT
 from core.routeros.errors import SwitchError, UnreadableError
 from core.ssh.fingerprint_file import read_fingerprints
-from core.ssh.host_keys import HostKey, HostKeyError, pin
+from core.ssh.host_keys import HostKey, HostKeyError, pin, pinned
 from core.util import regular_file
 from core.util.command_error import CommandError
 from core.util.progress import ProgressObserver
 from core.util.screen import Screen
 from sparkrack.discovery import collect, neighbours, rack_questions
 from sparkrack.discovery.advertisements import Advertised
-from sparkrack.discovery.collect import Endpoint
+from sparkrack.discovery.collect import Endpoint, NodeShell
 from sparkrack.discovery.describe import NO_CERTIFICATE, FoundNode, FoundRack, FoundSwitch
 from sparkrack.discovery.discovery_options import DiscoveryOptions, host_fault
 from sparkrack.discovery.host_trust import HostIdentityError, verify_host_key
 from sparkrack.discovery.node_facts import NodeFacts
+from sparkrack.discovery.password_reading import RefusingNode, may_take_password, open_password_shells
 from sparkrack.discovery.switch_facts import SwitchFacts
 from switch.bootstrap.first_contact import answers, offered_services
 from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
@@ -145,10 +146,9 @@ class Discovery:
                 wrong = next(problems(error, Access, {}))
                 where = f"access.{format_path(wrong.path)}"
                 raise CommandError(f"{where}: {wrong.what}; {wrong.right}; nothing was written") from None
-            with self._show_progress() as progress:
-                answers = collect.nodes(
-                    settings, {name: host for name, host in addresses.items() if name not in unread_reasons}, progress
-                )
+            asked = {name: host for name, host in addresses.items() if name not in unread_reasons}
+            with collect.key_shells(settings, asked) as shells:
+                answers = self._ask_nodes(asked, shells, known, str(access["user"]))
         found = {}
         for name, address in addresses.items():
             facts = answers.get(name, unread_reasons.get(name, ""))
@@ -160,6 +160,26 @@ class Discovery:
             vendor, ports = self.options.vendors.get(name), self.options.cables.get(name, {})
             found[name] = FoundNode(address, self.facts.get(name), why, vendor, ports)
         return found
+
+    def _ask_nodes(
+        self, addresses: Mapping[str, str], shells: Mapping[str, NodeShell], known: Path, user: str
+    ) -> Mapping[str, NodeFacts | str]:
+        """Return the facts of each node, or why there are none. On a terminal `init` asks for a password for those
+        that refuse the key. `known`: has the host keys that were confirmed."""
+        with self._show_progress() as progress:
+            answers = collect.read_nodes(shells, progress)
+            refusing = {
+                name: RefusingNode(addresses[name], pinned(known, addresses[name], self.options.ssh_port))
+                for name, why in answers.items()
+                if isinstance(why, str) and may_take_password(why)
+            }
+            if self.strict or not refusing or not self._screen.interactive:
+                return collect.read_neighbours(answers, shells, progress)
+        with open_password_shells(self._screen, refusing, self.options.ssh_port, user) as by_password:
+            answers |= by_password.unread_reasons
+            with self._show_progress() as progress:
+                answers |= collect.read_nodes(by_password.shells, progress)
+                return collect.read_neighbours(answers, {**shells, **by_password.shells}, progress)
 
     # --- switch ------------------------------------------------------------------------------------------------------
 

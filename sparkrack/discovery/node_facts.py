@@ -19,9 +19,12 @@ from roles.driver.desired import NodePackage
 from roles.driver.desired import packages as parse_packages
 from roles.images.desired import LocalImages, local_images
 from roles.preflight.dmi import vendor_of
+from roles.time.desired import servers_in_use
 from sparkrack.discovery.engine_containers import Engines, parse_engines
 
 Value = TypeVar("Value")
+TIME_SERVERS = "time-servers"
+"""The question for the time servers of a node, which `init` asks and `adopt` has no use for."""
 
 
 ADOPTED: Mapping[str, AdoptedOption] = {
@@ -62,6 +65,7 @@ class NodeFacts:
     """The interface of the default route."""
     options: Mapping[str, object] = field(default_factory=dict)
     """The values of options that roles adopt, by `ADOPTED`; unknown and missing ones are left out."""
+    time_servers: tuple[str, ...] = ()
     kernel: str | None = None
     driver: str | None = None
     packages: tuple[NodePackage, ...] | None = None
@@ -104,6 +108,7 @@ def parse_node_facts(name: str, answers: Mapping[str, Answer]) -> NodeFacts:
             for question, option in ADOPTED.items()
             if (value := parser.value(question, partial(_parse_option, option))) is not None
         },
+        time_servers=parser.value(TIME_SERVERS, lambda answer: servers_in_use(answer.text)) or (),
         kernel=parser.value("kernel", _first_line),
         driver=parser.value("driver", _parse_driver),
         packages=parser.value("packages", lambda answer: tuple(parse_packages(answer.text))),

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from core.model import Half
 from core.probes import protocol
+from core.util import resources
 from roles.driver.desired import listed, loaded_driver
 from roles.fabric.desired import HOTPLUG
 from roles.fabric.foreign_netplan import CONTENT_PROBE, NAMES_PROBE, RENDERERS_PROBE
 from roles.fabric.interface_owners import PROBE as OWNERS_PROBE
 from roles.images.desired import list_images
 from sparkrack.discovery import engine_containers
-from sparkrack.discovery.node_facts import ADOPTED, NodeFacts
+from sparkrack.discovery.node_facts import ADOPTED, TIME_SERVERS, NodeFacts
 
 TOOL_SECONDS = 5
 """Seconds for a tool that may hang (docker, nvidia-smi)."""
@@ -32,6 +33,7 @@ QUESTIONS: Mapping[str, str] = {
     "functions": _PCI_FUNCTIONS,
     "route": "ip -j route show default",
     **{question: option.command for question, option in ADOPTED.items()},
+    TIME_SERVERS: resources.shell_text("roles.time", "files/live-servers.sh"),
     "kernel": "uname -r",
     "driver": loaded_driver(TOOL_SECONDS),
     "packages": listed(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from sparkrack.discovery.node_sections import common_driver
 
 NONE = "-"
 TIME_SERVER = "ntp.ubuntu.com"
-"""The server that DGX OS has from the factory (the fallback of Ubuntu's systemd-timesyncd)."""
+"""The server that DGX OS has from the factory (the fallback of Ubuntu's systemd-timesyncd), where none was read."""
 _OFFER = "Also hold the driver, set time servers, record a black box and watch?"
 _OFFER_WITHOUT_DRIVER = "Also set time servers, record a black box and watch?"
 Cables = dict[str, dict[int, str]]
@@ -69,18 +70,32 @@ def _is_port(end: str, nodes: Sequence[str], own: str) -> bool:
     return name in nodes and name != own and place in ("0", "1")
 
 
+def offered_time(facts: Mapping[str, NodeFacts]) -> tuple[list[str], str]:
+    """Return the time servers that most nodes have, and where they come from, in words. `facts`: of the nodes that were
+    read, by rank."""
+    read = {name: node.time_servers for name, node in facts.items() if node.time_servers}
+    if not read:
+        return [TIME_SERVER], "the default of DGX OS; no node's was read"
+    ((servers, _),) = Counter(read.values()).most_common(1)
+    same = [name for name, its_own in read.items() if its_own == servers]
+    others = [name for name in read if name not in same]
+    source = f"which {', '.join(same)} {'has' if len(same) == 1 else 'have'}"
+    return list(servers), f"{source}; others: {', '.join(others)}" if others else source
+
+
 def offer_sections(screen: Screen, nodes: Collection[str], facts: Mapping[str, NodeFacts]) -> dict[str, Any]:
     """Return the sections that the operator agrees to, with the values that the nodes report; none of them else."""
     driver, why = common_driver(nodes, facts)
+    servers, source = offered_time(facts)
     screen.say("not in the file yet:", err=True)
     if driver:
         screen.say(f"  driver    {driver['version']} with kernel {driver['kernel']}, held against updates", err=True)
     else:
         screen.say(f"  driver    not offered: {why}", err=True)
-    screen.say(f"  time      from {TIME_SERVER}", err=True)
+    screen.say(f"  time      from {', '.join(servers)}, {source}", err=True)
     screen.say("  blackbox  what a node that dies leaves behind, and a watchdog", err=True)
     screen.say("  watch     metrics and alerts, kept on a node", err=True)
     if not screen.confirm(_OFFER if driver else _OFFER_WITHOUT_DRIVER, default=True):
         return {}
     offered: dict[str, Any] = {"driver": driver} if driver else {}
-    return {"time": {"ntp": [TIME_SERVER]}, **offered, "blackbox": {}, "watch": {}}
+    return {"time": {"ntp": servers}, **offered, "blackbox": {}, "watch": {}}

@@ -159,10 +159,12 @@ class ProgressDisplay:
         with self.hidden():
             return prompts.ask(question, default)
 
-    def hidden_prompt(self, question: str) -> SecretStr:
-        """Ask for a password without showing it. Raises SecretError for one in another encoding than UTF-8."""
+    def hidden_prompt(self, question: str, *, skippable: bool = False) -> SecretStr:
+        """Ask for a password without showing it; `skippable`: Enter gives an empty one. Raises SecretError for one in
+        another encoding than UTF-8.
+        """
         with self.hidden():
-            return prompts.hidden_prompt(question)
+            return prompts.hidden_prompt(question, skippable=skippable)
 
     def _draw_regularly(self) -> None:
         while not self._over.wait(TERMINAL_SECONDS):

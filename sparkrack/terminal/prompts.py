@@ -64,10 +64,14 @@ def ask(question: str, default: str) -> str:
         return str(click.prompt(question, default=default, show_default=bool(default), err=True))
 
 
-def hidden_prompt(question: str) -> SecretStr:
-    """Ask for a password without showing it. Raises SecretError for one in another encoding than UTF-8."""
+def hidden_prompt(question: str, *, skippable: bool = False) -> SecretStr:
+    """Ask for a password without showing it; `skippable`: Enter gives an empty one. Raises SecretError for one in
+    another encoding than UTF-8.
+    """
     with suppress(UnicodeError), _declinable():
-        text: str = click.prompt(question, hide_input=True, err=True)
+        text: str = click.prompt(
+            question, default="" if skippable else None, show_default=False, hide_input=True, err=True
+        )
         text.encode()
         declare(text)
         return SecretStr(text)

@@ -16,7 +16,7 @@ from tests.generated import REPOSITORY
 
 _SERVER = get_context("forkserver")
 _SERVER.set_forkserver_preload(
-    ["__main__", "sparkrack.cli.bootstrap", "sparkrack.bootstrap.password_shell", "sparkrack.engine.ssh_locking"]
+    ["__main__", "sparkrack.cli.bootstrap", "sparkrack.node_login.password_shell", "sparkrack.engine.ssh_locking"]
 )
 
 

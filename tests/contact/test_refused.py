@@ -10,9 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 from core.ssh.host_keys import HostKey, pin, pinned
-from sparkrack.bootstrap.errors import BootstrapError
-from sparkrack.bootstrap.key_shell import ShellResult
-from sparkrack.bootstrap.password_shell import open_password_shell
+from sparkrack.node_login.errors import BootstrapError
+from sparkrack.node_login.key_shell import ShellResult
+from sparkrack.node_login.password_shell import open_password_shell
 from tests.contact.conftest import Rack
 from tests.contact.nodes import PASSWORD, PATIENCE, Node, Operator, Seed
 from tests.contact.nodes import Done as Ended

@@ -236,15 +236,105 @@ def test_the_cable_between_two_sparks_that_let_no_one_in_yet_is_asked_for(
     for node in nodes.values():
         node.sudo = False
     person = first_evening(desk, nodes)
+    person.answers(ACCOUNT, "nvidia")
+    person.answers(PROMPT, "typed")
     person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "2")
     person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "0")
     person.answers("port of spark2 that has it [1]:", "")
     person.answers("Also set time servers, record a black box and watch? [Y/n]:", "n")
     assert person.ends() == 0, person.shown
     assert "2 is not a port of a node; write 0 or 1" in person.shown
+    assert "spark1: not read: sshd takes no passwords, only publickey" in person.shown
     assert "driver    not offered: could not be read: spark1, spark2" in person.shown
     assert lines_of(desk)[-2:] == [
         "  spark1: {address: 127.0.89.11, ports: {0: spark2/1}}",
         "  spark2: {address: 127.0.89.12}",
     ]
     assert [str(cable.b) for cable in load(desk / "rack.yaml").cabling.cables] == ["spark2/1"]
+
+
+PASSWORD = "correct horse 7"
+ACCOUNT = "the account that the first-boot wizard made [ops]:"
+PROMPT = "password of nvidia there, one for all; Enter: none:"
+HELD = "Also hold the driver, set time servers, record a black box and watch? [Y/n]:"
+
+
+def is_nowhere(secret: str, person: Person, folder: Path) -> None:
+    """The secret is neither on the screen nor in a file below the folder."""
+    assert secret not in person.shown
+    assert [file for file in folder.rglob("*") if file.is_file() and secret in file.read_text(errors="replace")] == []
+
+
+def test_nodes_from_the_factory_are_read_by_one_password(desk: Path, nodes: dict[str, ShellNode]) -> None:
+    for node in nodes.values():
+        node.take_password(PASSWORD)
+        file = node.folder / "timedatectl-time-servers"
+        file.write_text("SystemNTPServers=10.77.0.1\nFallbackNTPServers=ntp.ubuntu.com\n")
+    person = first_evening(desk, nodes)
+    person.answers(ACCOUNT, "nvidia")
+    person.answers(PROMPT, "not it")
+    person.answers(PROMPT, PASSWORD)
+    person.answers(HELD, "")
+    assert person.ends() == 0, person.shown
+    assert "spark1: does not take the password of nvidia" in person.shown
+    assert "  time      from 10.77.0.1, which spark1, spark2 have" in person.shown
+    assert lines_of(desk)[2:] == [
+        "nodes: # by rank, the first is the head; port 0 is the cage next to the RJ45",
+        "  spark1: {address: 127.0.89.11, vendor: nvidia, ports: {1: spark2/1}}",
+        "  spark2: {address: 127.0.89.12, vendor: nvidia}",
+        "time: {ntp: [10.77.0.1]}",
+        "driver: {version: 580.159.03, kernel: 6.17.0-1021-nvidia} # held: no update of a node changes them",
+        "blackbox: {} # what a node that dies leaves behind",
+        "watch: {} # metrics and alerts, kept on a node",
+    ]
+    first, second = nodes.values()
+    assert first.tried == [("nvidia", "not it"), ("nvidia", PASSWORD)]
+    assert second.tried == [("nvidia", PASSWORD)]
+    assert all("ping -q" in node.asked for node in nodes.values())
+    is_nowhere(PASSWORD, person, desk)
+    assert not any(PASSWORD in command for node in nodes.values() for command in node.commands)
+    fits_80_columns(person)
+
+
+def test_enter_instead_of_a_password_reads_no_node(desk: Path, nodes: dict[str, ShellNode]) -> None:
+    for node in nodes.values():
+        node.take_password(PASSWORD)
+    person = first_evening(desk, nodes)
+    person.answers(ACCOUNT, "nvidia")
+    person.answers(PROMPT, "")
+    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
+    person.answers("port of spark2 that has it [1]:", "")
+    person.answers("Also set time servers, record a black box and watch? [Y/n]:", "")
+    assert person.ends() == 0, person.shown
+    assert "spark1, spark2: not read: no driver and no time server of theirs is offered" in person.shown
+    assert "  time      from ntp.ubuntu.com, the default of DGX OS; no node's was read" in person.shown
+    assert [node.tried for node in nodes.values()] == [[], []]
+
+
+def test_three_passwords_are_typed_at_most(desk: Path, nodes: dict[str, ShellNode]) -> None:
+    for node, password in zip(nodes.values(), (PASSWORD, "another"), strict=True):
+        node.take_password(password)
+    person = first_evening(desk, nodes)
+    person.answers(ACCOUNT, "nvidia")
+    person.answers(PROMPT, PASSWORD)
+    person.answers(PROMPT, "wrong 1")
+    person.answers(PROMPT, "wrong 2")
+    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
+    person.answers("port of spark2 that has it [1]:", "")
+    person.answers("Also set time servers, record a black box and watch? [Y/n]:", "n")
+    assert person.ends() == 0, person.shown
+    assert "spark2: not read: 3 passwords were wrong there; no more are tried" in person.shown
+    assert "driver    not offered: could not be read: spark2" in person.shown
+    _, second = nodes.values()
+    assert [password for _, password in second.tried] == [PASSWORD, "wrong 1", "wrong 2"]
+
+
+def test_a_node_that_takes_keys_only_is_not_asked_for_a_password(desk: Path, nodes: dict[str, ShellNode]) -> None:
+    for node in nodes.values():
+        node.keys_accepted = False
+    person = first_evening(desk, nodes)
+    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
+    person.answers("port of spark2 that has it [1]:", "")
+    person.answers("Also set time servers", "n")
+    assert person.ends() == 0, person.shown
+    assert "password" not in person.shown

@@ -11,8 +11,8 @@ import pytest
 
 from core.ssh.host_keys import HostKey
 from core.ssh.operator_key import OperatorKeyError, public_line
-from sparkrack.bootstrap.errors import BootstrapError, last_line
 from sparkrack.bootstrap.host_trust import KeyOffer, fingerprints_of, key_conflict, label, match_fingerprints
+from sparkrack.node_login.errors import BootstrapError, last_line
 from tests.unit.bootstrap.test_hostkeys import made
 from tests.unit.model.racks import SWITCH, loaded
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from sparkrack.bootstrap.errors import BootstrapError, NodeUnreachableError
 from sparkrack.bootstrap.host_trust import KeyOffer
-from sparkrack.bootstrap.key_shell import ShellResult
 from sparkrack.bootstrap.login_methods import NodeLogin, NodesContext
 from sparkrack.bootstrap.node_bootstrap import NodeBootstrap
-from sparkrack.bootstrap.passwords import Passwords
 from sparkrack.bootstrap.runner import NodesBootstrap, Trust
+from sparkrack.node_login.errors import BootstrapError, NodeUnreachableError
+from sparkrack.node_login.key_shell import ShellResult
+from sparkrack.node_login.passwords import Passwords
 from tests.unit.bootstrap.test_hostkeys import made
 from tests.unit.model.racks import SWITCH, loaded
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from core.probes import protocol
-from sparkrack.bootstrap.errors import BootstrapError
 from sparkrack.bootstrap.node_facts import (
     FileStat,
     LocalAccount,
@@ -19,6 +18,7 @@ from sparkrack.bootstrap.node_facts import (
     parse_node_state,
 )
 from sparkrack.bootstrap.steps import CLOUD_TEXT, set_up_for_another, steps, with_name
+from sparkrack.node_login.errors import BootstrapError
 from tests.unit.probe_output import probe_output
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHGvp0Yx9yRxkJ8y3T5oNo6h1Yq3T1r0bq9bC4m3r7aF operator"

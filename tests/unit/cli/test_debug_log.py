@@ -22,11 +22,11 @@ from core.ssh.host_keys import HostKey
 from core.util import debug_log
 from core.util.command_error import CommandError
 from core.util.debug_log import LOG, RunLog, recording, timed
-from sparkrack.bootstrap.password_shell import open_password_shell
 from sparkrack.cli.main import called_verb, sparkrack
 from sparkrack.engine import run_log as run_log_module
 from sparkrack.engine.journal import MAX_JOURNALS, RunJournal, log_path
 from sparkrack.engine.run_log import run_log
+from sparkrack.node_login.password_shell import open_password_shell
 from tests.unit.cli.runs import Ended, command
 from tests.unit.cli.test_runs import ENDED, journal
 from tests.unit.engine.fake_rack import usual

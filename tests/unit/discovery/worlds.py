@@ -141,6 +141,7 @@ def _said(rack: Rack, name: str) -> Iterator[tuple[str, list[str]]]:
     yield "memory.swap", ["Filename Type Size Used Priority"]
     yield "memory.overcommit_memory", ["0"]
     yield "memory.min_free_kbytes", ["1572864"]
+    yield "time-servers", ["systemd-timesyncd.service 0", "SystemNTPServers=", "FallbackNTPServers=ntp.ubuntu.com"]
     yield "kernel", ["6.17.0-1021-nvidia"]
     yield "driver", ["580.159.03"]
     yield "packages", list(PACKAGES)

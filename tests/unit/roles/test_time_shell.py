@@ -51,6 +51,42 @@ def test_the_sources_of_chrony(tmp_path: Path) -> None:
     assert desired.chrony_sources(desired.live_answer(asked(tmp_path, facts.LIVE), desired.CHRONY)) == {"10.77.0.1"}
 
 
+SYNCD, CHRONYD = "systemd-timesyncd.service 0\n", "chrony.service 0\n"
+FALLBACK = "FallbackNTPServers=0.debian.pool.ntp.org 1.debian.pool.ntp.org\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "servers"),
+    [
+        pytest.param("", (), id="no daemon runs"),
+        pytest.param(
+            f"{SYNCD}LinkNTPServers=10.0.0.1\nSystemNTPServers=10.77.0.1 ntp.example.org\n{FALLBACK}",
+            ("10.77.0.1", "ntp.example.org"),
+            id="its own first",
+        ),
+        pytest.param(f"{SYNCD}LinkNTPServers=10.0.0.1\nSystemNTPServers=\n{FALLBACK}", ("10.0.0.1",), id="then DHCP"),
+        pytest.param(
+            f"{SYNCD}LinkNTPServers=fd00::1\nSystemNTPServers=\n{FALLBACK}",
+            ("0.debian.pool.ntp.org", "1.debian.pool.ntp.org"),
+            id="a list without a server that rack.yaml takes is passed over",
+        ),
+        pytest.param(
+            f"{SYNCD}SystemNTPServers={' '.join(f'10.0.0.{at}' for at in (1, 1, 2, 3, 4, 5))}\n",
+            ("10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"),
+            id="once each, and four at most",
+        ),
+        pytest.param(
+            f"{CHRONYD}#,*,PHC0,0,4,377,9,0,0,0\n^,*,ntp.ubuntu.com,2,6,377,23,0,0,0\n^,?,ntp.ubuntu.com,0,6,0,4,0,0,0\n"
+            "^,-,ID#0000000002,0,6,0,4,0,0,0\n=,?,10.77.0.9,0,6,0,4,0,0,0\n",
+            ("ntp.ubuntu.com",),
+            id="of chrony no clock, no peer, and a pool once",
+        ),
+    ],
+)
+def test_the_servers_that_a_node_has_as_rack_yaml_writes_them(answer: str, servers: tuple[str, ...]) -> None:
+    assert desired.servers_in_use(answer) == servers
+
+
 def test_a_daemon_that_does_not_answer_is_unknown(tmp_path: Path) -> None:
     stand_in(tmp_path, "chronyc", "echo '506 Cannot talk to daemon'; exit 1")
     running(tmp_path, desired.CHRONY)

@@ -16,8 +16,8 @@ from core.model.errors import truncate
 from core.ops.ssh_transport import nodelay_transport
 from core.ssh.host_keys import HostKey, known_as
 from core.util.debug_log import timed
-from sparkrack.bootstrap.errors import BootstrapError, NodeUnreachableError, WrongPasswordError, last_line
-from sparkrack.bootstrap.key_shell import MAX_ANSWER_BYTES, SCRIPT_SECONDS, ShellResult, receiver
+from sparkrack.node_login.errors import BootstrapError, NodeUnreachableError, WrongPasswordError, last_line
+from sparkrack.node_login.key_shell import MAX_ANSWER_BYTES, SCRIPT_SECONDS, ShellResult, receiver
 
 _PAUSE = 0.02
 _ALGORITHMS = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}

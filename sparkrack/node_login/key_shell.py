@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from core.util.debug_log import timed
-from sparkrack.bootstrap.errors import BootstrapError, NodeUnreachableError, last_line
+from sparkrack.node_login.errors import BootstrapError, NodeUnreachableError, last_line
 
 SCRIPT_SECONDS = 120.0
 """Seconds for one script; RSA keys are generated in a few."""
