@@ -133,11 +133,11 @@ class StartChecks:
 
     def _check_nccl(self, printed: str, known: list[dict[str, Any]]) -> None:
         """Compare NCCL of the image with what is known against some versions of it: that does not refuse the rank."""
-        told = re.search(r"^nccl: ([0-9]+) (wheel|system)$", printed, re.MULTILINE)
-        if not told:
+        answer = re.search(r"^nccl: ([0-9]+) (wheel|system)$", printed, re.MULTILINE)
+        if not answer:
             self.remarks.append("NCCL of the image is unknown: it does not tell its version")
             return
-        number, build = int(told[1]), told[2]
+        number, build = int(answer[1]), answer[2]
         # 2.28.9 is 22809 (NCCL_VERSION of nccl.h since 2.9).
         version = [number // 10000, number // 100 % 100, number % 100]
         shown = ".".join(map(str, version))

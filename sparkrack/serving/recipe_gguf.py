@@ -115,7 +115,7 @@ def put_files(
         return found
     if "mmproj" not in options.args and recipe not in (None, False):
         notes.missing("mmproj: the file of the projector is known to the hub only; give --gguf a second time with it")
-    elif "mmproj" not in options.args and recipe is None and "no-mmproj" not in options.args:
+    elif "mmproj" not in options.args and recipe is None and options.args.get("mmproj-auto") is not False:
         notes.warn(
             "mmproj: a model of pictures has a projector, which --hf-repo would load too; give --gguf with it, or "
             "the unit reads text only"

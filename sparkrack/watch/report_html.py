@@ -319,15 +319,16 @@ def clock(at: float, window: Window) -> str:
 
 
 def time_ticks(window: Window) -> tuple[Tick, ...]:
-    """Return a mark for each full hour. The first text with room for it, and that of a new day, has its date. A mark
-    near an edge has no text, or no date, which would stand outside of the picture.
+    """Return a mark for each full hour. That of a new day has its date, and the first one with room for it, which the
+    hour before a new day has not. A mark near an edge has no text, or no date: it would stand outside of the picture.
     """
     made: list[Tick] = []
     when = datetime.fromtimestamp(window.start, UTC).replace(minute=0, second=0, microsecond=0)
     while (when := when + timedelta(hours=1)).timestamp() <= window.end:
         at = percent(when.timestamp(), window)
         text = f"{when:%H:%M}" if _EDGE < at < 100 - _EDGE else ""
-        dated = _DATED_EDGE < at < 100 - _DATED_EDGE and (when.hour == 0 or not any(tick.date for tick in made))
+        first = not any(tick.date for tick in made) and when.hour != 23
+        dated = _DATED_EDGE < at < 100 - _DATED_EDGE and (when.hour == 0 or first)
         made.append(Tick(at, text, f"{when:%d %b}" if dated else ""))
     return tuple(made)
 

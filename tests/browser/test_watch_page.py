@@ -20,8 +20,8 @@ pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.joi
 
 HOSTILE = "</svg><script>document.title = 1</script>"
 MINUTES_OF_AN_HOUR = (1, 14, 21, 39, 46, 59)
-AFTER_MIDNIGHT = (105, 118, 125, 130, 135, 150)
-"""100 and the minutes after midnight at which the last hours end: the new day begins near the right edge."""
+AFTER_MIDNIGHT = (105, 118, 125, 130, 135, 150, 320, 345, 395, 430)
+"""100 and the minutes after midnight at which the last hours end: the day begins near an edge, or after one hour."""
 SENSOR = f'sparkrack_switch_temperature_celsius{{job="node",node="spark1",switch="crs812",sensor="{HOSTILE}"}}'
 
 STROKES = """

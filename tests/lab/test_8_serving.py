@@ -89,7 +89,7 @@ class ServedRack:
 
     def starts(self) -> list[int]:
         """How often systemd has begun to start each rank."""
-        script = f"journalctl -q -o cat -u {SERVICE} | grep -c '^Starting ' || true"
+        script = f"journalctl -q -o cat -t systemd -u {SERVICE} | grep -c '^Starting ' || true"
         return [int(self.rack.ssh(node, script)) for node in RANKS]
 
     def complete(self, key: str = KEY) -> str:

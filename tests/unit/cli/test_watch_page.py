@@ -173,6 +173,13 @@ def test_the_axis_of_time_has_hours_and_dates() -> None:
     assert [(one.text, one.date) for one in time_ticks(early)][:2] == [("", ""), ("22:00", "31 Dec")]
     late = Window(start - 25 * 60, start - 25 * 60 + 6 * 3600)
     assert [(one.text, one.date) for one in time_ticks(late)][-2:] == [("01:00", ""), ("", "")]
+    # The hour before a new day has no room for a date of its own.
+    before = datetime(2026, 12, 31, 21, 45, tzinfo=UTC).timestamp()
+    assert [(one.text, one.date) for one in time_ticks(Window(before, before + 6 * 3600))][:3] == [
+        ("", ""),
+        ("23:00", ""),
+        ("00:00", "01 Jan"),
+    ]
     # Midnight 30 min before the edge has room for its hour alone.
     midnight = datetime(2027, 1, 1, 0, 30, tzinfo=UTC).timestamp()
     assert [(one.text, one.date) for one in time_ticks(Window(midnight - 6 * 3600, midnight))][-2:] == [

@@ -23,6 +23,7 @@ OWN = {
     "core/ops/run_lock.py",  # the kernel's /proc
     "core/util/resources.py",  # files of the program
     "core/verify/plugin.py",  # answers that sessions of one verification share
+    "core/verify/fabric_use.py",  # figures that sessions of one verification share
     "core/verify/report_html.py",  # documents of the program
     "sparkrack/rebuild/process_lock.py",  # the kernel's /proc
     "sparkrack/watch/report_html.py",  # documents of the program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -85,11 +86,17 @@ class UpFolder(Workdir):
         behaviour.write_text(before)
 
     def asked(self, answer: str) -> subprocess.CompletedProcess[str]:
-        """Run on a terminal, and answer its question as soon as it is there. Return the screen as stdout."""
+        """Run on a terminal, and answer its question as soon as it is there. Return the screen as stdout.
+
+        Python can miss a signal that comes just before it begins to read: Ctrl-C is pressed again after a second.
+        """
         started, end = own_terminal.start(self.command(), self.environment)
         screen = b""
         try:
             while True:
+                asked = screen.endswith(b"[y/N]: ")
+                if asked and answer == "\x03" and not select.select([end], [], [], 1)[0]:
+                    os.write(end, answer.encode())
                 try:
                     screen += os.read(end, 4096)
                 except OSError:  # the last process has left the terminal

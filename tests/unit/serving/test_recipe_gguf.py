@@ -168,8 +168,8 @@ def test_what_is_set_or_counted_in_another_way_is_a_warning(
 def test_a_recipe_that_says_so_gives_no_warning_of_a_projector() -> None:
     for edit in (("--jinja", "--no-mmproj"), ("max_nodes: 1", "mmproj: false")):
         unit, found = taken(edited(edit), **GIVEN)
-        assert unit["args"].get("no-mmproj") == ("--no-mmproj" in edit or None)
-        assert "mmproj-auto" not in unit["args"]
+        assert unit["args"].get("mmproj-auto") == (False if "--no-mmproj" in edit else None)
+        assert "no-mmproj" not in unit["args"]
         assert not any(line.startswith("mmproj") for line in found.warnings)
 
 
