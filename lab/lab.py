@@ -62,7 +62,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Lab:
-    """The lab of one folder. Needs root; see `lab.open_lab` for how a user gets there."""
+    """The lab of one folder. Needs root; see `lab.privileges` for how a user gets there."""
 
     paths: LabPaths
     say: Callable[[str], None]
