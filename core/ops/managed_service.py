@@ -124,12 +124,15 @@ class ManagedService:
         reasons: Mapping[str, Reason] | None = None,
         install: ServiceChanges = NO_CHANGES,
         also: ServiceChanges = NO_CHANGES,
+        *,
+        reload_reasons: Mapping[str, Reason] | None = None,
     ) -> ServiceChanges:
         """Return what brings the service to its desired state.
 
         reasons: why units that run are restarted, or read their files again, although nothing else differs. install:
         brings the package whose unit it is, after the unit files and before the others, since a package starts its
         unit. also: changes of what its units read that are not among the files of `now`, as those of secrets.
+        reload_reasons: why units that run read their files again where nothing restarts them.
         """
         outdated = any(now.units[unit].reload for unit in (*self.units, *self.starts))
         written = bool(now.files or now.overrides or install.commands or also.commands)
@@ -137,7 +140,10 @@ class ManagedService:
         restarts = [
             event
             for unit in self.units
-            if (event := self._restart(unit, now, also, install, (reasons or {}).get(unit)))
+            if (
+                event := self._restart(unit, now, also, install, (reasons or {}).get(unit))
+                or self._reload(unit, (reload_reasons or {}).get(unit))
+            )
         ]
         masked = [unit for unit in self.units if now.units[unit].masked]
         disabled = [unit for unit in self.units if not (self.static or now.units[unit].enabled)]
@@ -211,6 +217,10 @@ class ManagedService:
             return None
         why = reason or (_UNREAD if unread and not read else None)
         return _restart_event(unit, Action.RELOAD if reload else Action.RESTART, why)
+
+    @staticmethod
+    def _reload(unit: str, reason: Reason | None) -> Event | None:
+        return _restart_event(unit, Action.RELOAD, reason) if reason else None
 
     def _concerns(self, path: str, unit: str) -> bool:
         """Whether a file is one that a unit depends on: all are, but the unit files of another one."""
