@@ -2,7 +2,8 @@
 
 Automatic updates make nodes differ: apt, unattended-upgrades, PackageKit, the DGX dashboard and the OTA each replace
 driver or kernel, and one different node slows every job of the rack. So both are installed at their declared versions,
-every package that drives a GPU or a container is held, and every timer or service of automatic upgrades is masked. The
+if any are declared, every package that drives a GPU or a container is held, and every timer or service of automatic
+upgrades is masked. The
 role never removes a package, replaces one major version of the driver by another, or reboots; it reports that a reboot
 is needed, and verify fails until it is done. fwupd and NVIDIA's OTA started by hand do not use apt.
 """
@@ -16,7 +17,7 @@ ROLE = Role(
     __name__,
     title="Driver",
     promise=(
-        "driver and kernel at the declared version and on hold, every automatic upgrade disabled; reports "
+        "driver and kernel at the declared version, or as they are, and on hold, every automatic upgrade disabled; reports "
         "that a reboot is needed, never reboots"
     ),
     proof="`apt-mark`, a simulated full upgrade, `systemctl`, `nvidia-smi`",

@@ -18,8 +18,8 @@ from roles.driver.options import DriverOptions
 
 @deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:  # noqa: ARG001 - every role is called alike
-    """Install driver and kernel at their declared versions, hold them, and disable automatic upgrades; nothing without
-    a declaration.
+    """Install driver and kernel at their declared versions, if any, hold them, and disable automatic upgrades; nothing
+    without a section `driver`.
 
     Does not prevent a manual upgrade with --allow-change-held-packages: the next run reverts that.
     """
@@ -89,7 +89,7 @@ def install(facts: DriverFacts) -> Changeset:
     if facts.obstacles:
         return Changeset(blockers=tuple(facts.obstacles))
     if not facts.words and not facts.interrupted:
-        return Changeset(in_sync_reason="driver and kernel are as declared")
+        return Changeset(in_sync_reason=_installed_reason(facts.driver))
     if facts.unit_blockers:
         return Changeset(blockers=tuple(facts.unit_blockers))
     events = []
@@ -105,6 +105,11 @@ def install(facts: DriverFacts) -> Changeset:
         sudo_script(f"{apt.wait()}\n{desired.hold_all()}"),
     )
     return Changeset(events=tuple(events), commands=commands)
+
+
+def _installed_reason(driver: DriverOptions) -> str:
+    """Return why nothing is installed."""
+    return "driver and kernel are as declared" if driver.version else "no version is declared: what is installed stays"
 
 
 @managed_operation("driver", DriverFacts)

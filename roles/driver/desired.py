@@ -102,10 +102,17 @@ def is_version(version: str, wanted: str) -> bool:
 
 def major(driver: DriverOptions) -> str:
     """Return the declared major version, which is part of package names. Raises ValueError if there is none."""
-    match = DRIVER.fullmatch(driver.version)
+    match = DRIVER.fullmatch(driver.version or "")
     if not match:
         raise ValueError(f"driver.version: {driver.version} is not a version of the driver; write one like 580.159")
     return match["major"]
+
+
+def majors(found: Iterable[NodePackage], driver: DriverOptions) -> set[str]:
+    """Return the major versions whose packages are the driver: the declared one, else those that are installed."""
+    if driver.version is not None:
+        return {major(driver)}
+    return {number for one in found if one.installed and WHOLE.fullmatch(one.bare) and (number := _major_version(one))}
 
 
 # claim: driver.packages
@@ -118,6 +125,8 @@ def blockers(
     found: Iterable[NodePackage], driver: DriverOptions, source: str = "rack.yaml declares driver.version"
 ) -> list[str]:
     """Why the declared driver cannot be put beside what is there. `source`: what asks for its version."""
+    if driver.version is None:
+        return []
     wanted = major(driver)
     others = [one for one in found if one.there and WHOLE.fullmatch(one.bare) and _major_version(one) != wanted]
     return [
@@ -129,8 +138,10 @@ def blockers(
 
 def apt_arguments(found: Collection[NodePackage], driver: DriverOptions) -> list[str]:
     """Return the packages to install, as words for apt: driver packages with another version or half installed, and
-    missing packages of the kernel.
+    missing packages of the kernel; none where what is installed is held.
     """
+    if driver.version is None:
+        return []
     number = major(driver)
     ours = of_the_driver(found, number)
     wrong = [one.name for one in ours if not (one.installed and is_version(one.version, driver.version))]

@@ -16,7 +16,7 @@ def notes(rack: Rack) -> Iterator[RuleViolation]:
     if driver is None:
         return
     for key, subject, version in (
-        ("version", NVIDIA_DRIVER, driver.version),
+        ("version", NVIDIA_DRIVER, driver.version or ""),
         ("kernel", KERNEL, driver.kernel or ""),
     ):
         for row in known_against(subject, version, (WITHOUT_KHO,)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from roles.driver.desired import NodePackage, major, of_the_driver
+from roles.driver.desired import NodePackage, majors, of_the_driver
 from roles.driver.options import DriverOptions
 
 ASKED = "/run/reboot-required"
@@ -22,7 +22,8 @@ def reasons(
     lines = []
     if driver.kernel is not None and kernel != driver.kernel:
         lines.append(f"kernel {kernel} runs, {driver.kernel} is declared{_newer_kernel(found, driver.kernel)}")
-    installed = {upstream(one.version) for one in of_the_driver(found, major(driver)) if one.installed}
+    ours = (one for number in majors(found, driver) for one in of_the_driver(found, number))
+    installed = {upstream(one.version) for one in ours if one.installed}
     running = set(loaded.split())
     if strange := [word for word in running if not re.fullmatch(r"[0-9][0-9A-Za-z.+~-]*", word)]:
         raise ValueError(f"driver-loaded: {min(strange)!r} is not a version")

@@ -103,8 +103,8 @@ def _driver(file: Path, rack: Rack) -> list[str]:
     """Return that driver and kernel are open to updates, unless the file has a word about it."""
     if rack.declared(DriverOptions) or not rack.keeps("driver"):
         return []
-    what = "no version is held, so an update of a node changes its driver and its kernel"
-    right = 'write driver: {version: "580.159"}, or leave: [driver] if that is meant'
+    what = "nothing is held, so an update of a node changes its driver and its kernel"
+    right = "write driver: {hold: true} to hold what is installed, or leave: [driver] if that is meant"
     return [f"{position(file, ('driver',))}: {what}; {right}"]
 
 

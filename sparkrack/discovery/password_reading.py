@@ -83,7 +83,11 @@ def open_password_shells(
             opened.append(shell)
             reading.shells[name] = partial(_run_script, name, shell)
         if unread := ", ".join(name for name in nodes if name not in reading.shells):
-            screen.warn(printable_line(f"{unread}: not read: no driver and no time server of theirs is offered"))
+            screen.warn(
+                printable_line(
+                    f"{unread}: not read: no version of their driver and no time server of theirs is offered"
+                )
+            )
         yield reading
     finally:
         for shell in opened:

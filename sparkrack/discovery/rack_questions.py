@@ -15,7 +15,6 @@ NONE = "-"
 TIME_SERVER = "ntp.ubuntu.com"
 """The server that DGX OS has from the factory (the fallback of Ubuntu's systemd-timesyncd), where none was read."""
 _OFFER = "Also hold the driver, set time servers, record a black box and watch?"
-_OFFER_WITHOUT_DRIVER = "Also set time servers, record a black box and watch?"
 Cables = dict[str, dict[int, str]]
 """Where the cable in each port of a node ends, as rack.yaml writes it, by node and port."""
 
@@ -86,16 +85,17 @@ def offered_time(facts: Mapping[str, NodeFacts]) -> tuple[list[str], str]:
 def offer_sections(screen: Screen, nodes: Collection[str], facts: Mapping[str, NodeFacts]) -> dict[str, Any]:
     """Return the sections that the operator agrees to, with the values that the nodes report; none of them else."""
     driver, why = common_driver(nodes, facts)
+    offered: dict[str, Any] = {"driver": driver or {"hold": True}}
     servers, source = offered_time(facts)
     screen.say("not in the file yet:", err=True)
     if driver:
         screen.say(f"  driver    {driver['version']} with kernel {driver['kernel']}, held against updates", err=True)
     else:
-        screen.say(f"  driver    not offered: {why}", err=True)
+        screen.say("  driver    held as it is installed, against updates", err=True)
+        screen.say(f"            no version is offered: {why}", err=True)
     screen.say(f"  time      from {', '.join(servers)}, {source}", err=True)
     screen.say("  blackbox  what a node that dies leaves behind, and a watchdog", err=True)
     screen.say("  watch     metrics and alerts, kept on a node", err=True)
-    if not screen.confirm(_OFFER if driver else _OFFER_WITHOUT_DRIVER, default=True):
+    if not screen.confirm(_OFFER, default=True):
         return {}
-    offered: dict[str, Any] = {"driver": driver} if driver else {}
     return {"time": {"ntp": servers}, **offered, "blackbox": {}, "watch": {}}

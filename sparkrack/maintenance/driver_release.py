@@ -88,10 +88,11 @@ class _Walk:
         self._show_step("read its packages")
         before = desired.packages(self._run_on_node(desired.listed()))
         # Checked by `state` as it is what names packages; pydantic's words are about rack.yaml.
-        wanted = DriverOptions.model_construct(version=self._version(before, version), kernel=kernel)
+        number = self._version(before, version)
+        wanted = DriverOptions.model_construct(version=number, kernel=kernel)
         words = desired.apt_arguments(before, wanted)
         if not words:
-            self._say_of_node(f"has driver {wanted.version}{f' and kernel {kernel}' if kernel else ''} already")
+            self._say_of_node(f"has driver {number}{f' and kernel {kernel}' if kernel else ''} already")
             return None
         on_hold = [one.name for one in before if one.want == "hold" and desired.held(one.bare)]
         self._say_of_node(f"unhold {len(on_hold)} packages, install, hold again:")
@@ -100,7 +101,7 @@ class _Walk:
         self._ask_consent(yes)
         self._sure()
         self._perform(before, words, on_hold, downgrade=version is not None)
-        return wanted.version, kernel
+        return number, kernel
 
     def _version(self, before: list[desired.NodePackage], version: str | None) -> str:
         """Return the requested version, or the newest of the installed major version."""

@@ -107,8 +107,8 @@ def _driver_version(judging: NodeEvaluation) -> str:
     if not loaded or not all(re.fullmatch(r"[0-9][0-9A-Za-z.+~-]{0,63}", one) for one in loaded):
         raise ValueError(f"driver: unexpected output: {truncate(' '.join(lines))}")
     declared = judging.rack.declared(DriverOptions) if judging.rack.keeps("driver") else None
-    for one in loaded if declared else ():
-        version = declared.version if declared else ""
+    version = declared.version if declared and declared.version else ""
+    for one in loaded if version else ():
         # The loaded version is 580.159.03 where the package version, which may be declared, is 580.159.03-0ubuntu1.
         if not is_version(one, version) and one != upstream(version):
             judging.differs(About.DRIVER, f"driver {one} is loaded, wanted {version}")

@@ -241,11 +241,12 @@ def test_the_cable_between_two_sparks_that_let_no_one_in_yet_is_asked_for(
     person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "2")
     person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "0")
     person.answers("port of spark2 that has it [1]:", "")
-    person.answers("Also set time servers, record a black box and watch? [Y/n]:", "n")
+    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
     assert person.ends() == 0, person.shown
     assert "2 is not a port of a node; write 0 or 1" in person.shown
     assert "spark1: not read: sshd takes no passwords, only publickey" in person.shown
-    assert "driver    not offered: could not be read: spark1, spark2" in person.shown
+    assert "  driver    held as it is installed, against updates" in person.shown
+    assert "no version is offered: could not be read: spark1, spark2" in person.shown
     assert lines_of(desk)[-2:] == [
         "  spark1: {address: 127.0.89.11, ports: {0: spark2/1}}",
         "  spark2: {address: 127.0.89.12}",
@@ -304,9 +305,11 @@ def test_enter_instead_of_a_password_reads_no_node(desk: Path, nodes: dict[str, 
     person.answers(PROMPT, "")
     person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
     person.answers("port of spark2 that has it [1]:", "")
-    person.answers("Also set time servers, record a black box and watch? [Y/n]:", "")
+    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "")
     assert person.ends() == 0, person.shown
-    assert "spark1, spark2: not read: no driver and no time server of theirs is offered" in person.shown
+    assert (
+        "spark1, spark2: not read: no version of their driver and no time server of theirs is offered" in person.shown
+    )
     assert "  time      from ntp.ubuntu.com, the default of DGX OS; no node's was read" in person.shown
     assert [node.tried for node in nodes.values()] == [[], []]
 
@@ -321,10 +324,10 @@ def test_three_passwords_are_typed_at_most(desk: Path, nodes: dict[str, ShellNod
     person.answers(PROMPT, "wrong 2")
     person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
     person.answers("port of spark2 that has it [1]:", "")
-    person.answers("Also set time servers, record a black box and watch? [Y/n]:", "n")
+    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
     assert person.ends() == 0, person.shown
     assert "spark2: not read: 3 passwords were wrong there; no more are tried" in person.shown
-    assert "driver    not offered: could not be read: spark2" in person.shown
+    assert "no version is offered: could not be read: spark2" in person.shown
     _, second = nodes.values()
     assert [password for _, password in second.tried] == [PASSWORD, "wrong 1", "wrong 2"]
 
@@ -335,6 +338,6 @@ def test_a_node_that_takes_keys_only_is_not_asked_for_a_password(desk: Path, nod
     person = first_evening(desk, nodes)
     person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
     person.answers("port of spark2 that has it [1]:", "")
-    person.answers("Also set time servers", "n")
+    person.answers("Also hold the driver", "n")
     assert person.ends() == 0, person.shown
     assert "password" not in person.shown

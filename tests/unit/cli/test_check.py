@@ -49,12 +49,14 @@ def test_a_file_that_writes_all_has_no_line_of_defaults(desk: Path) -> None:
     assert len(shown) == 1
 
 
-@pytest.mark.parametrize(("more", "told"), [("", 1), (HELD, 0), ("leave: [driver]\n", 0)])
+@pytest.mark.parametrize(
+    ("more", "told"), [("", 1), (HELD, 0), ("driver: {hold: true}\n", 0), ("leave: [driver]\n", 0)]
+)
 def test_a_rack_that_holds_no_driver_is_told_so_once(desk: Path, more: str, told: int) -> None:
     _, warned = checked(desk, USER + more)
-    lines = [line for line in warned if "no version is held" in line]
+    lines = [line for line in warned if "nothing is held" in line]
     assert len(lines) == told
-    assert all(line.startswith("warning: rack.yaml:1: driver: no version is held, so an update") for line in lines)
+    assert all(line.startswith("warning: rack.yaml:1: driver: nothing is held, so an update") for line in lines)
 
 
 def test_a_key_that_is_not_there_is_a_warning_with_the_command_that_makes_one(desk: Path) -> None:

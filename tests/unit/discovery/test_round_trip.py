@@ -57,7 +57,10 @@ def test_the_reference_rack_is_described_with_all_that_it_keeps() -> None:
     rack = load(REPOSITORY / "examples/rack.yaml")
     adopted = world(rack).adopted()
     same(adopted, rack)
-    assert adopted.options(DriverOptions).model_dump() == {"version": "580.159.03", "kernel": "6.17.0-1021-nvidia"}
+    assert adopted.options(DriverOptions).model_dump(exclude_defaults=True) == {
+        "version": "580.159.03",
+        "kernel": "6.17.0-1021-nvidia",
+    }
     assert adopted.options(MemoryOptions) == rack.options(MemoryOptions)
     assert adopted.options(DockerOptions) == rack.options(DockerOptions)
     assert adopted.images == rack.images

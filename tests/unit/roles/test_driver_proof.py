@@ -194,6 +194,21 @@ def test_a_loaded_driver_without_the_revision_of_its_package_passes(tmp_path: Pa
     assert reported(verify.test_the_declared_driver_is_loaded, node(tmp_path), RACK, driver=whole) == []
 
 
+HELD_AS_IT_IS = DriverOptions(hold=True)
+
+
+def test_a_loaded_driver_is_the_installed_one_where_no_version_is_declared(tmp_path: Path) -> None:
+    check = verify.test_the_declared_driver_is_loaded
+    assert reported(check, node(tmp_path), RACK, driver=HELD_AS_IT_IS) == []
+    stand_in(tmp_path, "nvidia-smi", "echo 580.142")
+    assert reported(check, tmp_path, RACK, driver=HELD_AS_IT_IS) == [
+        "spark1: driver 580.142 is loaded, wanted 580.159.03-0ubuntu1"
+    ]
+    stand_in(tmp_path, "dpkg", "echo 'ii  bash  5.2.21-2ubuntu4  arm64  shell'")
+    (unknown,) = reported(check, tmp_path, RACK, driver=HELD_AS_IT_IS)
+    assert unknown.startswith("spark1: dpkg lists no package that pulls in the driver")
+
+
 def test_a_node_without_a_unit_that_upgrades_passes(tmp_path: Path) -> None:
     """systemctl of systemd 257 ends with 1 when it lists none."""
     stand_in(node(tmp_path), "systemctl", "case $1 in list-unit-files) exit 1;; esac")
