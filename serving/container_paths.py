@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from core.model.errors import Path, RuleViolation, truncate
 from core.model.model_lock import ModelRecord
-from serving.options import ServedUnit, plain_argument, structured_value
+from serving.engines.option_value import structured_value
+from serving.options import ServedUnit, plain_argument
 
 INSIDE_MODELS, INSIDE_CACHE = "/models", "/cache"
 """Places in the container of a unit: its models, and its compile cache."""

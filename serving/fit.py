@@ -31,8 +31,9 @@ from serving.engines.memory_fit import (
 )
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
+from serving.engines.option_value import structured_value
 from serving.engines.registry import ENGINES
-from serving.options import ServedUnit, plain_argument, structured_value
+from serving.options import ServedUnit, plain_argument
 from serving.unit_files import mounts
 from serving.unit_kinds import pools
 

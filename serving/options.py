@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -131,17 +130,6 @@ def plain_argument(value: object) -> Any:
     if isinstance(value, Mapping):
         return {key: plain_argument(inner) for key, inner in value.items()}
     return [plain_argument(inner) for inner in value] if isinstance(value, tuple) else value
-
-
-def structured_value(value: object) -> object:
-    """Return a text that is a JSON object or a JSON list as one; other values as they are."""
-    if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
-        return value
-    try:
-        found: object = json.loads(value)
-    except (ValueError, RecursionError):
-        return value
-    return found
 
 
 ArgumentValue = Annotated[Any, BeforeValidator(frozen_argument), WithJsonSchema({})]

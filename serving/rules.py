@@ -27,6 +27,7 @@ from serving.engines.engine import RAY_PORT
 from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.option_table import TITLES, table, version_key
+from serving.engines.option_value import structured_value
 from serving.engines.registry import ENGINES
 from serving.fit import (
     PADDED,
@@ -52,7 +53,6 @@ from serving.options import (
     gateway_of,
     plain_argument,
     served_units,
-    structured_value,
 )
 from serving.shared_nodes import check_shared_nodes, shared_node_notes
 from serving.unit_files import faults

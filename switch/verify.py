@@ -17,7 +17,7 @@ from core.probes.protocol import UnknownError
 from core.routeros.errors import RefusedError, UnreadableError
 from core.routeros.menus import IDENTITY
 from core.ssh.client import NodeConnections
-from core.ssh.root_shell import UnreachableError
+from core.ssh.parsed_answer import parsed_answer
 from core.verify.reporter import CheckReporter
 from switch.cages import fec_of
 from switch.differences import DifferenceKind, switch_differences
@@ -81,16 +81,8 @@ class FabricNodes:
 
     def _ask_node_ends(self, node: str) -> dict[Half, LinkEnd] | str:
         ports = [port for port in self._rack.cabling.ports_of(node) if self._rack.cabling.leg_of(port)]
-        try:
-            done = self._machines[node].run(node_end_script(self._rack, ports))
-        except UnreachableError as gone:
-            return f"cannot be asked: {gone.why}"
-        if done.rc != 0:
-            return f"cannot be asked: {done.stderr.strip() or f'exit {done.rc}'}"
-        try:
-            return parse_node_end(done.stdout, ports)
-        except ValueError as fault:
-            return str(fault)
+        script = node_end_script(self._rack, ports)
+        return parsed_answer(self._machines[node].run, script, lambda output: parse_node_end(output, ports))
 
 
 @pytest.fixture(scope="session")

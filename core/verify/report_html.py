@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from core.util.pages import page_template
 from core.util.project_files import UNPROVEN
 from core.verify.pair_matrix import pair_matrices
 from core.verify.report import Cell, CheckResult, Failure, Report
@@ -99,16 +99,8 @@ class PageSection:
 
 def page(report: Report, drawing: Drawing, unproven: Path = UNPROVEN) -> str:
     """Render the page. `unproven`: the document that lists what only hardware can show."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["plainly"] = _plainly
     groups = _failure_sections(report)
-    return environment.get_template("page.html.j2").render(
+    return page_template(__file__, plainly=_plainly).render(
         report=report,
         drawing=drawing,
         groups=groups,

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
 
-from lab.routeros_emulator.device import EmulatedDevice
-from lab.routeros_emulator.dispatch import dispatch, give_as_administrator, is_write
+from lab.routeros_emulator.connection import EmulatedConnection
+from lab.routeros_emulator.dispatch import dispatch, is_write
 from lab.routeros_emulator.errors import MISSING_ITEM, TrapError
-from lab.routeros_emulator.faults import InjectedFault, InjectedFaults
-from lab.routeros_emulator.journal import CommandJournal
+from lab.routeros_emulator.faults import InjectedFault
 from lab.routeros_emulator.login import authenticate
 from lab.routeros_emulator.menu import spell_id
 from lab.routeros_emulator.request import Reply, RequestClient
@@ -23,24 +22,8 @@ from lab.routeros_emulator.sentence import Sentence, mask
 COMMAND_SECONDS = 60.0
 
 
-class RestSession:
+class RestSession(EmulatedConnection):
     """Serves one connection to its end; never raises for what a peer does."""
-
-    def __init__(
-        self,
-        number: int,
-        device: EmulatedDevice,
-        faults: InjectedFaults,
-        journal: CommandJournal,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        service: str,
-    ) -> None:
-        self._number, self._device, self._faults, self._journal = number, device, faults, journal
-        self._reader, self._writer, self._service = reader, writer, service
-        peer = writer.get_extra_info("peername") or ("?", 0)
-        self._peer, self._port = str(peer[0]), int(peer[1])
-        self._client: RequestClient | None = None
 
     async def run(self) -> None:
         """Answer requests until either side has enough."""
@@ -141,11 +124,7 @@ class RestSession:
 
     async def _suffer(self, fault: InjectedFault, wanted: RestPlan, client: RequestClient) -> bool:
         """Apply a fault; True when the command ends with it, and is answered as if it were done."""
-        if fault.kind == "delay":
-            await asyncio.sleep(fault.seconds)
-            return False
-        if fault.kind == "admin":
-            give_as_administrator(self._device, fault.sentences)
+        if await self._goes_on_after(fault):
             return False
         if fault.kind == "ignore":
             return True

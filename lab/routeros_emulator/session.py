@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from lab.routeros_emulator.codec import ProtocolError, encode_sentence, read_sentence
-from lab.routeros_emulator.device import EmulatedDevice
-from lab.routeros_emulator.dispatch import dispatch, give_as_administrator, is_write
+from lab.routeros_emulator.connection import EmulatedConnection
+from lab.routeros_emulator.dispatch import dispatch, is_write
 from lab.routeros_emulator.errors import INTERRUPTED, TrapError
-from lab.routeros_emulator.faults import InjectedFault, InjectedFaults
-from lab.routeros_emulator.journal import CommandJournal
+from lab.routeros_emulator.faults import InjectedFault
 from lab.routeros_emulator.login import authenticate
 from lab.routeros_emulator.request import Reply, RequestClient, Stream
 from lab.routeros_emulator.sentence import Sentence, mask, parse
@@ -29,30 +28,14 @@ class HangupError(Exception):
     """The connection must be closed now; the final answer was sent."""
 
 
-class EmulatedSession:
+class EmulatedSession(EmulatedConnection):
     """Reads sentences until the peer leaves. Commands without a tag run one after another, tagged ones side
     by side, and a stream (monitor, listen) never blocks what follows."""
 
-    def __init__(
-        self,
-        number: int,
-        device: EmulatedDevice,
-        faults: InjectedFaults,
-        journal: CommandJournal,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        service: str,
-    ) -> None:
-        self._number, self._device, self._faults, self._journal = number, device, faults, journal
-        self._reader, self._writer, self._service = reader, writer, service
-        peer = writer.get_extra_info("peername") or ("?", 0)
-        self._peer, self._port = str(peer[0]), int(peer[1])
-        self._client: RequestClient | None = None
-        self._running: dict[asyncio.Task[None], str | None] = {}
-        self._rows = bytearray()
-
     async def run(self) -> None:
         """Serve the connection to its end; never raises for what a peer does."""
+        self._running: dict[asyncio.Task[None], str | None] = {}
+        self._rows = bytearray()
         end = "closed by the peer"
         try:
             while True:
@@ -151,11 +134,7 @@ class EmulatedSession:
 
     async def _suffer(self, fault: InjectedFault, sentence: Sentence, client: RequestClient) -> bool:
         """Apply a fault; True when the command ends with it."""
-        if fault.kind == "delay":
-            await asyncio.sleep(fault.seconds)
-            return False
-        if fault.kind == "admin":
-            give_as_administrator(self._device, fault.sentences)
+        if await self._goes_on_after(fault):
             return False
         if fault.kind == "ignore":
             self._finish(sentence, result="ignored by fault")

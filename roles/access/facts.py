@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from core.model import Node, Rack
 from core.ops import host_facts
 from core.ops.rollback import PendingChange
+from core.probes.own_files import OwnFiles
 from core.util import managed_file, resources
-from core.util.managed_file import ManagedFile
 from roles.access import desired, etc_hosts, known_hosts, node_key, sshd_config
 
 TRIAL = PendingChange(name="access", revert="", seconds=60)
@@ -68,9 +67,10 @@ host_facts.register(
 
 
 @dataclass(frozen=True)
-class AccessFacts:
+class AccessFacts(OwnFiles):
     """Facts of a node. Properties raise UnknownError or ValueError for unknown facts."""
 
+    MODES_FACT = MODES
     reading: host_facts.HostReading
     rack: Rack
     node: Node
@@ -100,9 +100,3 @@ class AccessFacts:
         """Raises UnknownError unless every answer can be read: before the first change, all must be known."""
         for key in (KEYS, HOST_KEYS, HOST_NAME, MODES, CLIENT, CLOUD, SSHD, SSHD_LINES, FOREIGN):
             self.reading.text(key)
-
-    def stale(self, files: Iterable[ManagedFile]) -> list[ManagedFile]:
-        """Return those of our files that differ from their desired state."""
-        wanted = list(files)
-        contents = {file.path: self.reading.content(file.path) for file in wanted}
-        return managed_file.differing(wanted, managed_file.states(self.reading.text(MODES), contents))

@@ -11,6 +11,7 @@ from core.ops import host_facts, systemd_probes
 from core.ops.announce import managed_file_changes
 from core.ops.managed_service import ManagedService, ServiceState
 from core.probes import dropin_overriders, systemd_units
+from core.probes.own_files import OwnFiles
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.event import Event
@@ -90,9 +91,10 @@ host_facts.register(
 
 
 @dataclass(frozen=True)
-class BlackboxFacts:
+class BlackboxFacts(OwnFiles):
     """Facts of a node that declares `blackbox`. Properties raise UnknownError or ValueError for unknown facts."""
 
+    MODES_FACT = MODES
     reading: host_facts.HostReading
     rack: Rack
     node: Node
@@ -213,16 +215,6 @@ class BlackboxFacts:
     def recorder_state(self) -> recorder.RecorderState:
         """What the node says of its recorder."""
         return recorder.state(desired.parse_live(self.reading.text(RECORDER_STATE)))
-
-    def before(self, path: str) -> bytes | None:
-        """Return the actual content of a file of ours; None for missing."""
-        return self.reading.content(path)
-
-    def stale(self, files: Iterable[ManagedFile]) -> list[ManagedFile]:
-        """Return the files that differ in content, owner or mode."""
-        files = list(files)
-        contents = {file.path: self.before(file.path) for file in files}
-        return managed_file.differing(files, managed_file.states(self.reading.text(MODES), contents))
 
     def state(
         self, service: ManagedService, files: Iterable[ManagedFile] = (), hashes: Mapping[str, FileState] | None = None

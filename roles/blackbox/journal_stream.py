@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-
 from core.model import Node, Rack
 from core.model.fields import mebibytes
-from core.util import resources
-from core.util.managed_file import ManagedFile, header, validate_unit
+from core.util.managed_file import ManagedFile, header
 from roles.blackbox import stream_routes
 from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.receiver import Receiver
 
 FOLDER = "/etc/sparkrack/blackbox"
 KEY = f"{FOLDER}/node.key"
@@ -22,14 +20,14 @@ UPLOAD = "systemd-journal-upload.service"
 UPLOAD_SETTINGS = "/etc/systemd/journal-upload.conf.d/zz-sparkrack.conf"
 UPLOAD_DROPIN = f"/etc/systemd/system/{UPLOAD}.d/zz-sparkrack.conf"
 RECEIVE = "sparkrack-journal-receive.service"
-RECEIVE_UNIT = f"/etc/systemd/system/{RECEIVE}"
 PROGRAM = "/usr/local/lib/sparkrack/journal_receiver.py"
 RECEIVED = "/var/log/journal/remote"
 PACKAGE_SOCKET = "systemd-journal-remote.socket"
 """The package's own receiver: it listens at all addresses."""
 
 SENDER_PATHS = (UPLOAD_SETTINGS, UPLOAD_DROPIN)
-RECEIVER_PATHS = (PROGRAM, RECEIVE_UNIT)
+_RECEIVER = Receiver(PROGRAM, RECEIVE, stream_routes.JOURNAL_PORT, RECEIVED)
+RECEIVER_PATHS = _RECEIVER.paths
 PUBLIC_PATHS = (CERTIFICATE, AUTHORITY)
 UNITS = (UPLOAD, RECEIVE, PACKAGE_SOCKET)
 _CREDENTIALS = ("node.key", "node.pem", "ca.pem")
@@ -79,28 +77,15 @@ def sender_files(rack: Rack, to: Node) -> list[ManagedFile]:
 
 def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
     """Return the files of a node that receives journals."""
-    command = [
-        "/usr/bin/python3",
-        "-I",
-        PROGRAM,
-        f"--listen={stream_routes.address(node)}:{stream_routes.JOURNAL_PORT}",
-        f"--folder={RECEIVED}",
-        f"--limit={mebibytes(rack.options(BlackboxOptions).journal.keep)}",
-        *(f"--sender={one.name}={stream_routes.address(one)}" for one in senders(rack, node)),
-        *([f"--tls=/run/credentials/{RECEIVE}"] if encrypted(rack) else []),
-    ]
-    unit = resources.file_text(
-        "roles.blackbox",
-        "templates/sparkrack-journal-receive.service",
-        header=header(rack.rack),
-        command=shlex.join(command),
-        credentials="".join(f"{line}\n" for line in _load_credentials()) if encrypted(rack) else "",
+    tls = encrypted(rack)
+    return _RECEIVER.files(
+        rack,
+        node,
+        senders(rack, node),
+        mebibytes(rack.options(BlackboxOptions).journal.keep),
+        *([f"--tls=/run/credentials/{RECEIVE}"] if tls else []),
+        credentials="".join(f"{line}\n" for line in _load_credentials()) if tls else "",
     )
-    program = resources.file_text("roles.blackbox", "files/journal_receiver.py")
-    return [
-        ManagedFile(PROGRAM, program.encode(), "755"),
-        ManagedFile(RECEIVE_UNIT, unit.encode(), validate=validate_unit(RECEIVE)),
-    ]
 
 
 def _load_credentials() -> list[str]:

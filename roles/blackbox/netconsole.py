@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping
 
 from core.model import Node, Rack
@@ -12,17 +11,19 @@ from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_shell, validate_unit
 from roles.blackbox import stream_routes
 from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.receiver import UNITS as UNITS_FOLDER
+from roles.blackbox.receiver import Receiver
 
 PROGRAM = "/usr/local/lib/sparkrack/netconsole-target"
 SERVICE = "sparkrack-netconsole.service"
 TIMER = "sparkrack-netconsole.timer"
 RECEIVE = "sparkrack-netconsole-receive.service"
 RECEIVE_PROGRAM = "/usr/local/lib/sparkrack/netconsole_receiver.py"
-_UNITS = "/etc/systemd/system"
-SENDER_PATHS = (PROGRAM, f"{_UNITS}/{SERVICE}", f"{_UNITS}/{TIMER}")
-RECEIVER_PATHS = (RECEIVE_PROGRAM, f"{_UNITS}/{RECEIVE}")
+SENDER_PATHS = (PROGRAM, f"{UNITS_FOLDER}/{SERVICE}", f"{UNITS_FOLDER}/{TIMER}")
 UNITS = (TIMER, RECEIVE)
 RECEIVED = "/var/lib/sparkrack/blackbox/netconsole"
+_RECEIVER = Receiver(RECEIVE_PROGRAM, RECEIVE, stream_routes.NETCONSOLE_PORT, RECEIVED)
+RECEIVER_PATHS = _RECEIVER.paths
 WARNING_LEVEL = 5
 """Messages with a number below the level of the console are sent: with 5 warnings (4) are."""
 LOSING_DRIVER = "r8169"
@@ -54,33 +55,15 @@ def sender_files(rack: Rack, node: Node, to: Node) -> list[ManagedFile]:
     timer = resources.file_text("roles.blackbox", "templates/sparkrack-netconsole.timer", header=header(rack.rack))
     return [
         ManagedFile(PROGRAM, program.encode(), "755", validate_shell()),
-        ManagedFile(f"{_UNITS}/{SERVICE}", service.encode(), validate=validate_unit(SERVICE)),
-        ManagedFile(f"{_UNITS}/{TIMER}", timer.encode()),
+        ManagedFile(f"{UNITS_FOLDER}/{SERVICE}", service.encode(), validate=validate_unit(SERVICE)),
+        ManagedFile(f"{UNITS_FOLDER}/{TIMER}", timer.encode()),
     ]
 
 
 def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
     """Return the files of a node that receives kernel messages."""
-    command = [
-        "/usr/bin/python3",
-        "-I",
-        RECEIVE_PROGRAM,
-        f"--listen={stream_routes.address(node)}:{stream_routes.NETCONSOLE_PORT}",
-        f"--folder={RECEIVED}",
-        f"--limit={min(_LIMIT_MIB, mebibytes(rack.options(BlackboxOptions).journal.keep))}",
-        *(f"--sender={one.name}={stream_routes.address(one)}" for one in senders(rack, node)),
-    ]
-    unit = resources.file_text(
-        "roles.blackbox",
-        "templates/sparkrack-netconsole-receive.service",
-        header=header(rack.rack),
-        command=shlex.join(command),
-    )
-    program = resources.file_text("roles.blackbox", "files/netconsole_receiver.py")
-    return [
-        ManagedFile(RECEIVE_PROGRAM, program.encode(), "755"),
-        ManagedFile(f"{_UNITS}/{RECEIVE}", unit.encode(), validate=validate_unit(RECEIVE)),
-    ]
+    limit = min(_LIMIT_MIB, mebibytes(rack.options(BlackboxOptions).journal.keep))
+    return _RECEIVER.files(rack, node, senders(rack, node), limit)
 
 
 # claim: blackbox.netconsole

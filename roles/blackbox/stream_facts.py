@@ -13,6 +13,7 @@ from core.ops import systemd_probes
 from core.ops.announce import managed_file_changes
 from core.ops.managed_service import ManagedService, ServiceState
 from core.probes import dropin_overriders, systemd_units
+from core.probes.own_files import OwnFiles
 from core.probes.protocol import Reading
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
@@ -53,9 +54,10 @@ COMMANDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class StreamFacts:
+class StreamFacts(OwnFiles):
     """Properties raise UnknownError or ValueError for unknown facts."""
 
+    MODES_FACT = MODES
     reading: Reading
     rack: Rack
     node: Node
@@ -101,16 +103,6 @@ class StreamFacts:
             return base64.b64decode(self.live.get(("key", "public"), ""), validate=True)
         except (binascii.Error, ValueError):
             raise ValueError(f"{STATE}: the public key is garbled") from None
-
-    def before(self, path: str) -> bytes | None:
-        """Return the actual content of a file of ours; None for missing."""
-        return self.reading.content(path)
-
-    def stale(self, files: Iterable[ManagedFile]) -> list[ManagedFile]:
-        """Return the files that differ in content, owner or mode."""
-        files = list(files)
-        contents = {file.path: self.before(file.path) for file in files}
-        return managed_file.differing(files, managed_file.states(self.reading.text(MODES), contents))
 
     def state(
         self, service: ManagedService, files: Iterable[ManagedFile] = (), *, renewed: bool = False

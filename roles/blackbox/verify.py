@@ -9,6 +9,8 @@ import re
 import shlex
 import time
 import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -372,20 +374,47 @@ def test_the_journal_arrives_at_another_node(
     to = journal_stream.receiver(rack, node)
     if to is None:
         pytest.skip("rack.yaml has the journal stay on its node")
-    faults = _service_faults(node, machine, journal_stream.UPLOAD)
-    assert not faults, f"{node.name}: {'; '.join(faults)}"
-    if to.name in excluded:
-        pytest.skip(f"{to.name}, which receives the journal, is excluded")
-    marker = f"sparkrack-verify-{uuid.uuid4()}"
-    output(node, machine, f"logger --tag sparkrack-verify {marker}")
+    what, units = "the journal", (journal_stream.UPLOAD, journal_stream.UPLOAD, journal_stream.RECEIVE)
+    route = _Route(node, to, what, "a line of its journal", *units)
     file = shlex.quote(f"{journal_stream.RECEIVED}/remote-{node.name}.journal")
     only = "SYSLOG_IDENTIFIER=sparkrack-verify"
     read = f"journalctl --quiet --no-pager --output=cat --lines=500 --file={file} {only}"
-    assert _arrives_in_time(machines[to.name], read, marker), (
-        f"{node.name}: a line of its journal did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
-        f"`journalctl --unit={journal_stream.UPLOAD}` on {node.name} and "
-        f"`journalctl --unit={journal_stream.RECEIVE}` on {to.name}"
-    )
+    route.check(machine, machines, excluded, lambda marker: f"logger --tag sparkrack-verify {marker}", read)
+
+
+@dataclass(frozen=True)
+class _Route:
+    """The way of messages to another node. what, one: all of them, and one, in words. runs: the unit that has to run;
+    sends, receives: those whose journals say why a message did not arrive."""
+
+    node: Node
+    to: Node
+    what: str
+    one: str
+    runs: str
+    sends: str
+    receives: str
+
+    def check(
+        self,
+        machine: Machine,
+        machines: NodeConnections,
+        excluded: frozenset[str],
+        write: Callable[[str], str],
+        read: str,
+    ) -> None:
+        """Write a marker here, and find it there. write: the command that writes it; read: the one that prints it."""
+        name, to = self.node.name, self.to.name
+        faults = _service_faults(self.node, machine, self.runs)
+        assert not faults, f"{name}: {'; '.join(faults)}"
+        if to in excluded:
+            pytest.skip(f"{to}, which receives {self.what}, is excluded")
+        marker = f"sparkrack-verify-{uuid.uuid4()}"
+        output(self.node, machine, write(marker))
+        assert _arrives_in_time(machines[to], read, marker), (
+            f"{name}: {self.one} did not reach {to} within {ARRIVAL_SECONDS} s; see "
+            f"`journalctl --unit={self.sends}` on {name} and `journalctl --unit={self.receives}` on {to}"
+        )
 
 
 def _arrives_in_time(receiver: Machine, read: str, marker: str) -> bool:
@@ -433,19 +462,15 @@ def test_the_kernel_messages_arrive_at_another_node(
     to = netconsole.receiver(rack, node)
     if to is None:
         pytest.skip("rack.yaml has the messages of the kernel stay on its node")
-    faults = _service_faults(node, machine, netconsole.TIMER)
-    assert not faults, f"{node.name}: {'; '.join(faults)}"
-    if to.name in excluded:
-        pytest.skip(f"{to.name}, which receives the messages of the kernel, is excluded")
-    marker = f"sparkrack-verify-{uuid.uuid4()}"
-    write = f"echo '<4>{marker}' > /dev/kmsg"
-    output(node, machine, f"sh -c {shlex.quote(write)}")
+    what, units = "the messages of the kernel", (netconsole.TIMER, netconsole.SERVICE, netconsole.RECEIVE)
+    route = _Route(node, to, what, "a message of its kernel", *units)
     read = f"tail --lines=500 {shlex.quote(f'{netconsole.RECEIVED}/{node.name}.log')}"
-    assert _arrives_in_time(machines[to.name], read, marker), (
-        f"{node.name}: a message of its kernel did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
-        f"`journalctl --unit={netconsole.SERVICE}` on {node.name} and "
-        f"`journalctl --unit={netconsole.RECEIVE}` on {to.name}"
-    )
+    route.check(machine, machines, excluded, _kernel_message, read)
+
+
+def _kernel_message(marker: str) -> str:
+    write = f"echo '<4>{marker}' > /dev/kmsg"
+    return f"sh -c {shlex.quote(write)}"
 
 
 def test_samples_are_recorded(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,6 +9,7 @@ from core.model import VLAN_DEVICES, Half, Node, Rack
 from core.ops import host_facts
 from core.ops import systemd_probes as lines
 from core.probes import dropin_overriders
+from core.probes.own_files import OwnFiles
 from core.util import managed_file
 from core.util.managed_file import ManagedFile
 from roles.rdma import desired, environment
@@ -60,18 +60,13 @@ host_facts.register(
 
 
 @dataclass(frozen=True)
-class RdmaFacts:
+class RdmaFacts(OwnFiles):
     """RDMA facts of a node. Properties raise UnknownError or ValueError for unknown facts."""
 
+    MODES_FACT = MODES
     reading: host_facts.HostReading
     rack: Rack
     node: Node
-
-    def stale(self, files: Iterable[ManagedFile]) -> list[ManagedFile]:
-        """Return the files that differ in content, owner or mode."""
-        files, modes = list(files), self.reading.text(MODES)
-        contents = {file.path: self.reading.content(file.path) for file in files}
-        return managed_file.differing(files, managed_file.states(modes, contents))
 
     @cached_property
     def environment(self) -> list[ManagedFile]:

@@ -11,6 +11,7 @@ from core.ops import host_facts, systemd_probes
 from core.ops.announce import managed_file_changes
 from core.ops.managed_service import ManagedService, ServiceState
 from core.probes import systemd_units
+from core.probes.own_files import OwnFiles
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.managed_file import FileState, ManagedFile
@@ -54,9 +55,10 @@ host_facts.register(
 
 
 @dataclass(frozen=True)
-class WatchFacts:
+class WatchFacts(OwnFiles):
     """Facts of a node that declares `watch`. Properties raise UnknownError or ValueError for unknown facts."""
 
+    MODES_FACT = MODES
     reading: host_facts.HostReading
     rack: Rack
     node: Node
@@ -92,16 +94,6 @@ class WatchFacts:
     def metrics_files(self) -> Mapping[str, FileState]:
         """The program of the node's metrics and its units by path, of which only the hashes are read."""
         return managed_file.parse_hashes(METRICS_FILES, self.reading.text(METRICS_FILES))
-
-    def before(self, path: str) -> bytes | None:
-        """Return the actual content of a file of ours; None for missing."""
-        return self.reading.content(path)
-
-    def stale(self, files: Iterable[ManagedFile]) -> list[ManagedFile]:
-        """Return the files that differ in content, owner or mode."""
-        files = list(files)
-        contents = {file.path: self.before(file.path) for file in files}
-        return managed_file.differing(files, managed_file.states(self.reading.text(MODES), contents))
 
     def state(self, service: ManagedService, files: Iterable[ManagedFile] = ()) -> ServiceState:
         """Return a service as the node has it; `files`: its desired files, but for those with secrets."""

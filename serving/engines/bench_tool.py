@@ -93,10 +93,22 @@ def cases(context: int, sequences: int, *, quick: bool) -> Iterator[tuple[BenchC
     )
     for case in all_cases:
         needed = case.input_tokens + case.output_tokens + SPARE_TOKENS
-        reasons = [f"needs a context of {needed} tokens, the unit has {context}"] if needed > context else []
-        if case.concurrency > sequences:
-            reasons.append(f"needs {case.concurrency} sequences, the unit has {sequences}")
-        yield case, "; ".join(reasons)
+        yield case, unserved_reason(case, needed, context, sequences)
+
+
+def unserved_reason(case: BenchCase, needed: int, context: int, sequences: int) -> str:
+    """Return why a unit cannot serve a measurement; empty if it can.
+
+    Args:
+        case: the measurement.
+        needed: tokens of its longest sequence.
+        context: tokens of the longest sequence of the unit.
+        sequences: sequences that the unit computes at once.
+    """
+    reasons = [f"needs a context of {needed} tokens, the unit has {context}"] if needed > context else []
+    if case.concurrency > sequences:
+        reasons.append(f"needs {case.concurrency} sequences, the unit has {sequences}")
+    return "; ".join(reasons)
 
 
 # claim: serving.bench-tool

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from core.util.pages import page_template
 from sparkrack.accept.model import AcceptReport, ClaimResult
 from sparkrack.accept.render import total
 
@@ -27,14 +26,6 @@ class _Group:
 
 def page(report: AcceptReport) -> str:
     """Render the page."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["marked"] = marked
     groups = _groups(report)
     levels = {
         level: [sum(one.level == level and one.result == result for one in report.claims) for result in _RESULTS]
@@ -43,7 +34,7 @@ def page(report: AcceptReport) -> str:
     }
     silent = any(not host.answered for host in report.hosts)
     verdict = "refuted" if groups["refuted"].claims else "unknown" if groups["unknown"].claims or silent else "fine"
-    return environment.get_template("page.html.j2").render(
+    return page_template(__file__, marked=marked).render(
         report=report, groups=groups, levels=levels, verdict=verdict, total=total(report)
     )
 

@@ -51,6 +51,9 @@ def units(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
     return [name for name in found if name.startswith(incomplete)]
 
 
+unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
+
+
 def _complete_groups(incomplete: str, hosts: tuple[list[str], list[str]]) -> list[str]:
     return [name for name, of in zip(GROUPS, hosts, strict=True) if of and name.startswith(incomplete)]
 

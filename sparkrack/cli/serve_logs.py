@@ -13,7 +13,7 @@ from core.model import SecretError, load
 from core.model.errors import printable_line
 from core.model.fields import seconds
 from serving.options import select_unit
-from sparkrack.cli.options import rack_option, units
+from sparkrack.cli.options import rack_option, unit_argument
 from sparkrack.serving.unit_journals import UnitJournals
 
 
@@ -30,7 +30,7 @@ class _Since(click.ParamType[int]):
 
 
 @click.command()
-@click.argument("unit", metavar="UNIT", shell_complete=units)
+@unit_argument
 @click.option("--rank", type=click.IntRange(0), metavar="NUMBER", help="Only this rank; 0 is the head.")
 @click.option(
     "--since", type=_Since(), default="1h", show_default=True, metavar="DURATION", help="From so long ago on."

@@ -10,13 +10,12 @@ import click
 
 from core.model.errors import printable_line
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import rack_option, units
+from sparkrack.cli.options import rack_option, unit_argument
 from sparkrack.serving.recreation import UnitRecreation
 from sparkrack.serving.unit_run import UnitRun, UnitSession
 from sparkrack.serving.unit_use import UnitUse
 from sparkrack.terminal.progress import show_progress
 
-unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
 anyway_option = click.option(
     "--anyway",
     is_flag=True,

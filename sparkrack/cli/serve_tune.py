@@ -13,8 +13,7 @@ from rich.table import Table
 from core.util.command_error import CommandError
 from core.util.tables import print_whole
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import rack_option
-from sparkrack.cli.serve_start_stop import unit_argument
+from sparkrack.cli.options import rack_option, unit_argument
 from sparkrack.serving.tune_ledger import TuneLedger
 from sparkrack.serving.tune_tries import Candidate, parse_tries, shown_value
 from sparkrack.serving.unit_tune import UnitTune

@@ -105,6 +105,7 @@ def _found_subnet(
     keys: FabricKeys, index: int, there: Mapping[str, IPv4Interface], taken: Collection[IPv4Address]
 ) -> IPv4Network | None:
     """Return the subnet of most addresses of one half, unless it cannot be kept. `there`: the addresses by node."""
+    net: IPv4Network
     net, others = majority({name: one.network for name, one in there.items()})
     if why := _why_unfit(net, taken):
         keys.add_gap("subnets", f"{net}, where half {index} of the ports is, {why}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from core.util import resources
-from serving.engines.bench_tool import CONCURRENCY, BenchCase, BenchTarget, BenchToolError
+from serving.engines.bench_tool import CONCURRENCY, BenchCase, BenchTarget, BenchToolError, unserved_reason
 
 INPUT_TOKENS = (128, 512, 2048, 8192)
 """Tokens of each text, of a ranking those of query and document."""
@@ -43,11 +43,8 @@ def cases(context: int, sequences: int, *, quick: bool) -> Iterator[tuple[BenchC
     """
     pairs = [(1, QUICK_INPUT_TOKENS)] if quick else [(many, tokens) for many in CONCURRENCY for tokens in INPUT_TOKENS]
     for many, tokens in pairs:
-        needed = int(tokens * SPARE)
-        reasons = [f"needs a context of {needed} tokens, the unit has {context}"] if needed > context else []
-        if many > sequences:
-            reasons.append(f"needs {many} sequences, the unit has {sequences}")
-        yield BenchCase(many, tokens, 0, _ROUNDS), "; ".join(reasons)
+        case = BenchCase(many, tokens, 0, _ROUNDS)
+        yield case, unserved_reason(case, int(tokens * SPARE), context, sequences)
 
 
 @dataclass(frozen=True)

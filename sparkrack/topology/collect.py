@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from core.model import Leg, Port, Rack
 from core.probes.protocol import UnknownError
 from core.ssh.node_shells import open_shells
-from core.ssh.root_shell import RootShell, UnreachableError
+from core.ssh.parsed_answer import parsed_answer
+from core.ssh.root_shell import RootShell
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from sparkrack.topology.build import picked
 from sparkrack.topology.observed import NodeObservation, Observations, SwitchObservation, parse_observation
@@ -54,16 +55,7 @@ def collect_observations(
 
 
 def _observe_node(rack: Rack, shell: RootShell, ports: list[Port]) -> NodeObservation | str:
-    try:
-        done = shell.run(node_end_script(rack, ports))
-    except UnreachableError as gone:
-        return f"cannot be asked: {gone.why}"
-    if done.rc != 0:
-        return f"cannot be asked: {done.stderr.strip() or f'exit {done.rc}'}"
-    try:
-        return parse_observation(done.stdout, ports)
-    except ValueError as fault:
-        return f"cannot be understood: {fault}"
+    return parsed_answer(shell.run, node_end_script(rack, ports), lambda output: parse_observation(output, ports))
 
 
 def _observe_switch(rack: Rack, name: str, nodes: Mapping[str, NodeObservation | str]) -> SwitchObservation | str:

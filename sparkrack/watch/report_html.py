@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
+from core.util.pages import page_template
 from core.util.project_files import WATCH_RUNBOOK
 from sparkrack.watch import render
 from sparkrack.watch.history import HOURS, Drawn, Fired, History, Window, history
@@ -117,15 +117,7 @@ def page(report: WatchReport, api: PrometheusApi, runbook: Path = WATCH_RUNBOOK)
     named = {one.name for one in report.alerts} | {one.alert for one in past.fired}
     named |= {limit.alert for drawn in pictures.values() for one in drawn for limit in one.limits}
     sections = {name: text for name, text in runbook_sections(runbook).items() if name in named}
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["moment"] = moment
-    return environment.get_template("page.html.j2").render(
+    return page_template(__file__, moment=moment).render(
         report=report,
         verdict=verdict(report),
         total=totals(report),

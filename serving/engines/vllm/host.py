@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 from serving.engines.host_memory import GIB, LMCACHE_SIZE, HostMemory, Size, each, number, sized, unsized
+from serving.engines.option_value import structured_value
 
 
 def _shared(size: float, ranks: int) -> float:
@@ -53,12 +53,7 @@ def host_memory(args: Mapping[str, object], env: Mapping[str, str], ranks: int) 
 
 def _transfer(args: Mapping[str, object], env: Mapping[str, str], ranks: int) -> Iterator[tuple[str, float, str]]:
     """Yield the option, its GiB on a node, and why they are not known."""
-    value = args.get(_TRANSFER)
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            value = {}
+    value = structured_value(args.get(_TRANSFER))
     config = value if isinstance(value, Mapping) else {}
     connector = str(config.get("kv_connector", ""))
     extra = config.get("kv_connector_extra_config")

@@ -302,7 +302,7 @@ REPAIRED: list[tuple[str, list[str]]] = [
     (journal_stream.UPLOAD_SETTINGS, [journal_stream.UPLOAD]),
     (journal_stream.UPLOAD_DROPIN, [journal_stream.UPLOAD]),
     (journal_stream.PROGRAM, [journal_stream.RECEIVE]),
-    (journal_stream.RECEIVE_UNIT, [journal_stream.RECEIVE]),
+    (journal_stream.RECEIVER_PATHS[1], [journal_stream.RECEIVE]),
 ]
 
 

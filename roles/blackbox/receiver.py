@@ -1,0 +1,62 @@
+"""The programs of ours that receive what other nodes send: their files. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from core.model import Node, Rack
+from core.util import resources
+from core.util.managed_file import ManagedFile, header, validate_unit
+from roles.blackbox import stream_routes
+
+UNITS = "/etc/systemd/system"
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """A program that receives. program: its path, with the name of its file in files/. unit: its name, with that of its
+    template. port: at which it listens. folder: where it keeps what it gets, with a file a sender."""
+
+    program: str
+    unit: str
+    port: int
+    folder: str
+
+    @property
+    def paths(self) -> tuple[str, str]:
+        """The paths of its files."""
+        return self.program, f"{UNITS}/{self.unit}"
+
+    def files(
+        self, rack: Rack, node: Node, senders: Iterable[Node], limit: int, *arguments: str, **values: str
+    ) -> list[ManagedFile]:
+        """Return its files on a node.
+
+        Args:
+            rack: the rack.
+            node: the node that receives.
+            senders: the nodes from which it takes something.
+            limit: of what it keeps, in MiB.
+            arguments: of the program, besides these.
+            values: of other placeholders of the template.
+        """
+        command = [
+            "/usr/bin/python3",
+            "-I",
+            self.program,
+            f"--listen={stream_routes.address(node)}:{self.port}",
+            f"--folder={self.folder}",
+            f"--limit={limit}",
+            *(f"--sender={one.name}={stream_routes.address(one)}" for one in senders),
+            *arguments,
+        ]
+        template, command_line = f"templates/{self.unit}", shlex.join(command)
+        unit = resources.file_text("roles.blackbox", template, header=header(rack.rack), command=command_line, **values)
+        program = resources.file_text("roles.blackbox", f"files/{posixpath.basename(self.program)}")
+        return [
+            ManagedFile(self.program, program.encode(), "755"),
+            ManagedFile(self.paths[1], unit.encode(), validate=validate_unit(self.unit)),
+        ]
