@@ -69,12 +69,11 @@ def tune(unit: str, tries: tuple[str, ...], resume: bool, dry: bool, yes: bool, 
             sys.exit(0)
         if not yes:
             screen.require_consent("Do this?")
-        ledger = earlier or work.begin(wanted)
-        done = work.run(ledger)
+        ledger = work.run(wanted, earlier)
     _show(ledger)
-    if not done:
+    if not ledger.is_done:
         next_step(["sparkrack", "serve", "tune", unit, "--resume"], "tries what is left", rack=rack)
-    sys.exit(0 if done else 1)
+    sys.exit(0 if ledger.is_done else 1)
 
 
 def _plan(unit: str, found: Sequence[Candidate], expected: str) -> list[str]:

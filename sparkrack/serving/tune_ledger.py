@@ -138,6 +138,11 @@ class TuneLedger:
         last = self.lines[-1]
         return last if isinstance(last, TuneEnded) else None
 
+    @property
+    def is_done(self) -> bool:
+        """Whether all is judged, and the unit serves as rack.yaml declares it."""
+        return self.ended is not None and self.ended.serves and not self.ended.reason
+
     def unjudged_runs(self, tried: Try) -> tuple[float, ...] | None:
         """Return the runs of a trial that was begun last and is not judged, None for another one."""
         runs: list[float] | None = None

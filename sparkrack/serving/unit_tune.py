@@ -37,6 +37,7 @@ from sparkrack.serving.tune_ledger import (
     Verdict,
     last_ledger,
     new_ledger,
+    read_ledger,
 )
 from sparkrack.serving.tune_nodes import TrialNodes, watched_nodes
 from sparkrack.serving.tune_tries import Candidate, Try, candidate, declared_value
@@ -67,6 +68,8 @@ class UnitTune:
 
     def __init__(self, file: Path, name: str, screen: Screen) -> None:
         """Raises CommandError for a unit that cannot be tuned, before any connection."""
+        if file.suffix == TRIAL_SUFFIX:
+            raise CommandError(f"{file}: is the rack file of a trial; name the file beside it")
         self.file, self.name, self._screen = file, name, screen
         self.rack: Rack = load(file)
         self.unit: ServedUnit = select_unit(self.rack, name)
@@ -82,7 +85,7 @@ class UnitTune:
 
     # What is tried
 
-    def begin(self, tries: Sequence[Try]) -> TuneLedger:
+    def _begin(self, tries: Sequence[Try]) -> TuneLedger:
         """Begin a ledger for these values. Raises CommandError."""
         begun = TuneBegun(
             schema="sparkrack.serve-tune/1",
@@ -129,16 +132,18 @@ class UnitTune:
 
     # The trials
 
-    def run(self, ledger: TuneLedger) -> bool:
-        """Try what is open in a ledger. Return whether all is judged, and the unit serves as rack.yaml declares it.
+    def run(self, tries: Sequence[Try], resumed: TuneLedger | None = None) -> TuneLedger:
+        """Try values, or what is open in a ledger that is resumed; return the ledger.
 
         Raises CommandError for a lock that is taken or lost, and for a coordinator that gives no answer.
         """
-        tries = ledger.open_tries
-        self.file.with_suffix(TRIAL_SUFFIX).unlink(missing_ok=True)  # of a run that was killed
         with hold_rack(self.rack, "tune", self.unit, self._screen, starts=2 * len(tries) + 2) as held:
+            # Under the lock: another run may be at work with its ledger and its rack file of a trial.
+            ledger = read_ledger(resumed.path) if resumed else self._begin(tries)
+            self.file.with_suffix(TRIAL_SUFFIX).unlink(missing_ok=True)  # of a run that was killed
+            tries = ledger.open_tries
             before = self._measure_declared(held, ledger)
-            reason = "" if before else "the unit does not serve as rack.yaml declares it, so that nothing was tried"
+            reason = "" if before else f"nothing was tried: {ledger.judged[-1].reason}"
             for tried in tries if before else ():
                 judged = self._try_value(held, ledger, tried, before)
                 if judged.verdict == "kept" and judged.tokens_s:
@@ -148,7 +153,7 @@ class UnitTune:
             if before and not self._declared_serves and not self._go_back(held):
                 reason = reason or "the unit did not come back"
             ledger.write(TuneEnded(serves=self._declared_serves, reason=reason))
-            return self._declared_serves and not reason
+            return ledger
 
     def _reason_to_end(self, held: ServeRun, judged: TrialJudged) -> str:
         """Bring the unit back after a trial that failed; return why no further value is tried, empty if one can be."""
@@ -198,13 +203,18 @@ class UnitTune:
         ledger.write(TrialStarted(key=tried.key, value=tried.value))
         self._declared_serves = False
         judgements: list[TrialJudged] = []
-        with self._trial_file(found.text) as file:
-            work = UnitRun(file, self.name, self._screen)
-            work.within(
-                held,
-                f"try {tried} on",
-                lambda session: self._run_trial(session, work, ledger, snapshot, found, before, judgements),
-            )
+        try:
+            with self._trial_file(found.text) as file:
+                work = UnitRun(file, self.name, self._screen)
+                work.within(
+                    held,
+                    f"try {tried} on",
+                    lambda session: self._run_trial(session, work, ledger, snapshot, found, before, judgements),
+                )
+        except KeyboardInterrupt:  # after the measurement: while its evidence is collected, or the unit stops
+            self.interrupted = True
+            # Not in the ledger: --resume finds out whether rack.yaml has the value already.
+            judgements = judgements or [self._line(tried, "interrupted", TrialResult(), "by Ctrl-C", before)]
         return judgements[-1]
 
     def _run_trial(

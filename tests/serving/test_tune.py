@@ -126,6 +126,16 @@ def test_an_interrupted_run_brings_the_unit_back_and_is_resumed(tuned: TuneRack)
     tuned.whole_with(DECLARED)
 
 
+def test_an_interruption_while_the_unit_stops_after_a_trial_brings_it_back(tuned: TuneRack) -> None:
+    code, output = finished(tuned.tune("--try", f"{KEY}={WORSE}", at="interrupted after down, 3"))
+    assert code == 1, output
+    assert tuned.verdicts() == {"": ("baseline", ""), WORSE: ("not better", "")}, output
+    tuned.whole_with(DECLARED)
+    ended = tuned.ledger().ended
+    assert ended is not None, output
+    assert (ended.serves, ended.reason) == (True, "interrupted")
+
+
 @pytest.mark.soak
 def test_a_killed_run_is_resumed_at_once(tuned: TuneRack) -> None:
     code, output = finished(tuned.tune("--try", f"{KEY}={BETTER}", at="after up, 2"))

@@ -99,8 +99,8 @@ subcommands.CALL = tuple(sys.argv[1:6])
 at, done = sys.argv[6], []
 def passed(step):
     done.append(step)
-    if f"{step}, {done.count(step)}" == at:
-        os.kill(os.getpid(), signal.SIGKILL)
+    if f"{step}, {done.count(step)}" == at.removeprefix("interrupted "):
+        os.kill(os.getpid(), signal.SIGKILL if at[:1] != "i" else signal.SIGINT)
 def around(owner, name, step):
     call = getattr(owner, name)
     def killed(self, *words, **options):
@@ -143,7 +143,9 @@ class TuneRack(RecreateRack):
         self.file = put(rack.folder, text(self.units, self.hosts))
 
     def tune(self, *words: str, at: str = "") -> subprocess.Popen[str]:
-        """Run `serve tune` as a process of its own, killed `at` a step, such as `after up, 2`: the second time."""
+        """Run `serve tune` as a process of its own, killed `at` a step, such as `after up, 2`: the second time. With
+        `interrupted ` before the step it gets Ctrl-C there.
+        """
         return self._program("tune", *words, "-y", at=at)
 
     def declare_again(self) -> subprocess.Popen[str]:

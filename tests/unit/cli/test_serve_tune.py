@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sparkrack.cli.main import sparkrack
 from sparkrack.serving import bench_record
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.cli.test_serve_bench import Head
@@ -80,3 +82,26 @@ def test_a_unit_that_is_down_in_rack_yaml_has_no_speed(rack: ServeRack) -> None:
     done = rack.run("tune", "qwen", "--try", "memory=0.7")
     assert done.exit_code == 1
     assert "unit qwen is down in rack.yaml" in done.stderr
+
+
+def test_a_run_without_the_lock_touches_nothing_of_the_run_that_has_it(rack: ServeRack) -> None:
+    rack.answers(answer("ready"))
+    rack.lock.parent.mkdir()
+    rack.lock.write_text("{}")
+    trial = rack.file.with_suffix(".tune")
+    trial.write_text("the rack file of a trial of the other run")
+    done = rack.run("tune", "qwen", "--try", "memory=0.7", "-y")
+    assert done.exit_code == 1, done.output
+    assert "lock" in done.stderr
+    assert trial.read_text() == "the rack file of a trial of the other run"
+    assert not (rack.folder / "state/sparkrack/served/tune").exists(), "--resume would take this for the latest ledger"
+
+
+def test_the_rack_file_of_a_trial_is_not_tuned(rack: ServeRack) -> None:
+    trial = rack.file.with_suffix(".tune")
+    trial.write_bytes(rack.file.read_bytes())
+    rack.answers(answer("ready"))
+    done = CliRunner().invoke(sparkrack, ["serve", "tune", "qwen", "--try", "memory=0.7", "-y", "--rack", str(trial)])
+    assert done.exit_code == 1, done.output
+    assert f"{trial}: is the rack file of a trial; name the file beside it" in done.stderr
+    assert trial.read_bytes() == rack.file.read_bytes()
