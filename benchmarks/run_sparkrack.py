@@ -6,9 +6,12 @@ What the command evaluates is the deploy.py of the repository, whose roles ask f
 import sys
 from pathlib import Path
 
-import sparkrack.engine.gevent_patch  # noqa: F401 - first of all: it replaces parts of the standard library
-from sparkrack.cli.main import main
-from sparkrack.engine import session  # it takes its inventory from beside the real deploy.py
+from core.util.fast_start import prepare_fast_start
+
+prepare_fast_start()  # as sparkrack.cli.main does
+import sparkrack.engine.gevent_patch  # noqa: E402, F401 - it replaces parts of the standard library
+from sparkrack.cli.main import main  # noqa: E402
+from sparkrack.engine import session  # noqa: E402 - it takes its inventory from beside the real deploy.py
 
 HERE = Path(__file__).parent
 if __name__ == "__main__":

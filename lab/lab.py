@@ -31,6 +31,8 @@ from serving.options import served_units
 
 UP = "sparkrack lab up"
 BOOT_SECONDS = 600
+REFUSED_SECONDS = 120
+"""From the first answer of a node's sshd to the end of its boot, at most; a machine with a load of 30 takes 60 s."""
 """Eight nodes on two busy cores took 175 s."""
 SHUTDOWN_SECONDS = 120
 """systemd gives a unit 90 s to stop."""
@@ -60,7 +62,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Lab:
-    """The lab of one folder. Needs root; see `lab.open_lab` for how a user gets there."""
+    """The lab of one folder. Needs root; see `lab.privileges` for how a user gets there."""
 
     paths: LabPaths
     say: Callable[[str], None]
@@ -223,10 +225,11 @@ class Lab:
 
     def takes_logins(self, node: VirtualNode) -> bool:
         """Return whether the operator can log in there: sshd listens some seconds before PAM accepts users."""
+        return self._sshd_answers(node) and self.logins.boot_id(node.name) is not None
+
+    def _sshd_answers(self, node: VirtualNode) -> bool:
         address = str(self.layout.rack.nodes[node.name].address)
-        if not ns.answers(self.paths.namespace, address, 22, greeting=True):
-            return False
-        return self.logins.boot_id(node.name) is not None
+        return ns.answers(self.paths.namespace, address, 22, greeting=True)
 
     def ssh(self, name: str) -> list[str]:
         """Return the ssh command that logs in to a node, to be run inside the namespace. Raises LabError, also when the
@@ -289,6 +292,7 @@ class Lab:
         """Wait until every node takes logins; raises LabError when one has ended or takes too long."""
         begin = time.monotonic()
         waiting = list(nodes)
+        answered: dict[str, float] = {}
         while waiting:
             for node in list(waiting):
                 if self.takes_logins(node):
@@ -296,6 +300,14 @@ class Lab:
                     self.say(f"{node.name} takes logins after {time.monotonic() - begin:.0f} s")
                 elif not node.pids():
                     raise LabError(f"{node.name} ended while it booted; its console ends with:\n{node.last_words()}")
+                elif (
+                    self._sshd_answers(node)
+                    and time.monotonic() - answered.setdefault(node.name, time.monotonic()) > REFUSED_SECONDS
+                ):
+                    raise LabError(
+                        f"{node.name} answers, and refuses the key of the lab and the first account, as after a "
+                        "bootstrap with another key; `sparkrack lab down` ends this lab"
+                    )
             if waiting and time.monotonic() - begin > BOOT_SECONDS:
                 names = ", ".join(node.name for node in waiting)
                 raise LabError(f"{names} did not come up within {BOOT_SECONDS} s; see console.log in its folder")

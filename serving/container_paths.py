@@ -189,7 +189,7 @@ def mounted_models(unit: ServedUnit) -> tuple[str, ...]:
 
 def _is_mounted(unit: ServedUnit, path: str) -> bool:
     mounted = [f"{INSIDE_MODELS}/{name}" for name in mounted_models(unit)]
-    mounted += [*unit.files, *([INSIDE_CACHE] if unit.cache else [])]
+    mounted += [*unit.files, *([INSIDE_CACHE] if unit.kept_cache else [])]
     return any(_below(path, folder) for folder in mounted)
 
 

@@ -360,8 +360,8 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
         meeting = master_port(served_units(rack), rack.nodes, unit)
         ports |= {str(port): what for port, what in ENGINES[unit.engine].ports(len(locked.nodes), meeting).items()}
     cache = None
-    if unit.cache:
-        cache = {"folder": str(cache_folder(unit, locked.image_id)), "bytes": mebibytes(unit.cache) * 2**20}
+    if unit.kept_cache:
+        cache = {"folder": str(cache_folder(unit, locked.image_id)), "bytes": mebibytes(unit.kept_cache) * 2**20}
     return {
         "node": node,
         "unit": unit.name,

@@ -178,10 +178,14 @@ def _docker(unit: ServedUnit, rank: int, program: str, memory: str, image_id: st
         found += ["--volume", f"{MODEL_STORE / name}:{INSIDE_MODELS}/{name}:ro"]
     for mount in unit_files.mounts(unit):
         found += ["--volume", f"{mount_folder(unit, mount) / mount.name}:{mount.inside}:ro"]
-    if unit.cache:
+    if unit.kept_cache:
         found += ["--volume", f"{cache_folder(unit, image_id)}:{INSIDE_CACHE}"]
     return tuple(found)
 
+
+UNKEPT_EXTENSIONS = "/tmp/torch_extensions"  # noqa: S108 - of the container, which is new at each start
+"""Folder for extensions that PyTorch builds, by itself below XDG_CACHE_HOME. A build that is killed leaves a lock file
+for which each later start waits without end (https://github.com/pytorch/pytorch/issues/189245), so it is not kept."""
 
 NCCL_CONF = "/etc/nccl.conf"
 NO_NCCL_CONF = f"/dev/null:{NCCL_CONF}:ro"
@@ -210,11 +214,12 @@ def _environment(place: RankPlace) -> dict[str, str]:
     if place.ranks > 1:
         # NCCL then says once which network it uses: `Using network IB`, or `Socket`.
         found |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
-    if unit.cache:
+    if unit.kept_cache:
         found |= {
             "XDG_CACHE_HOME": INSIDE_CACHE,
             "TORCHINDUCTOR_CACHE_DIR": f"{INSIDE_CACHE}/inductor",
             "TRITON_CACHE_DIR": f"{INSIDE_CACHE}/triton",
             "FLASHINFER_WORKSPACE_BASE": f"{INSIDE_CACHE}/flashinfer",
+            "TORCH_EXTENSIONS_DIR": UNKEPT_EXTENSIONS,
         }
     return dict(sorted({**found, **ENGINES[unit.engine].environment(place), **unit.env}.items()))

@@ -20,6 +20,8 @@ from pydantic import (
     StrictStr,
     Tag,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 from pydantic.json_schema import WithJsonSchema
@@ -69,6 +71,18 @@ SharedMemorySize = Annotated[
     str, size(64, 64 * 1024, "an amount of shared memory", "is not a fit size for shared memory", "16G")
 ]
 
+
+NO_CACHE = "none"
+USUAL_CACHE = "10G"
+"""Room on the disk that a start needs for what an engine in Python compiles, where rack.yaml says nothing else."""
+
+
+def _no_cache_or_size(value: object, check: ValidatorFunctionWrapHandler) -> object:
+    return value if value == NO_CACHE else check(value)
+
+
+CacheSize = Annotated[DiskSize, WrapValidator(_no_cache_or_size)]
+"""An amount of disk, or `none`."""
 
 LOWEST_SHARE = 0.02
 """2.4 GiB. The smallest units that are published have 0.05."""
@@ -413,7 +427,7 @@ class ServedUnit(Section):
     boot: Literal["hold", "start"] = "hold"
     restart: ServingRestart = ServingRestart()
     probe: ServingProbe = ServingProbe()
-    cache: Annotated[DiskSize | None, NotEmpty] = Field(default=None, examples=["20G"])
+    cache: Annotated[CacheSize | None, NotEmpty] = Field(default=None, examples=["20G"])
     shm: SharedMemorySize = "16G"
     overhead: Annotated[OverheadSize | None, NotEmpty] = Field(default=None, examples=["8G"])
     fit: Annotated[ServingFit | None, NotEmpty] = Field(
@@ -451,6 +465,13 @@ class ServedUnit(Section):
     def family(self) -> Engine:
         """The engine by whose options the unit is judged."""
         return ENGINES[self.engine].family
+
+    @property
+    def kept_cache(self) -> str | None:
+        """The disk for what is compiled, which is kept between starts; None where nothing is kept."""
+        if self.cache is None:
+            return USUAL_CACHE if ENGINES[self.engine].package else None
+        return None if self.cache == NO_CACHE else self.cache
 
     @property
     def has_open_metrics(self) -> bool:

@@ -576,11 +576,11 @@ def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
         yield RuleViolation(("image",), what, "write engine: vllm, which needs none, or an image that has it")
     yield from ENGINES[unit.engine].advice(unit, parallel_of(unit).nodes)
     yield from _way_in(unit, gateways)
-    if unit.family == "vllm" and unit.cache is None and _compiles_all(unit):
+    if unit.family == "vllm" and unit.kept_cache is None and _compiles_all(unit):
         yield RuleViolation(
             ("args", "compilation-config"),
             "compiles all custom operations at each start, when the weights leave little memory for it",
-            "write cache, like 20G, which keeps what was compiled",
+            "remove cache: none, so that what was compiled is kept",
         )
 
 

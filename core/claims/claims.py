@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -143,3 +144,18 @@ def read_claims(path: Path) -> tuple[Claim, ...]:
 def known_claims() -> tuple[Claim, ...]:
     """Return the claims of this project."""
     return read_claims(CLAIMS)
+
+
+class UnknownClaimError(ValueError):
+    """An id that no claim of this project has."""
+
+
+def select_claims(ids: Sequence[str]) -> tuple[Claim, ...]:
+    """Return the claims with these ids, or all of this project without ids. Raises UnknownClaimError."""
+    known = {claim.id: claim for claim in known_claims()}
+    for name in ids:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "docs/unproven.md has the ids"
+            raise UnknownClaimError(f"{name}: there is no such claim; {hint}")
+    return tuple(known[name] for name in dict.fromkeys(ids)) or tuple(known.values())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -124,21 +124,19 @@ class ManagedService:
         reasons: Mapping[str, Reason] | None = None,
         install: ServiceChanges = NO_CHANGES,
         also: ServiceChanges = NO_CHANGES,
+        *,
+        reload_reasons: Mapping[str, Reason] | None = None,
     ) -> ServiceChanges:
         """Return what brings the service to its desired state.
 
         reasons: why units that run are restarted, or read their files again, although nothing else differs. install:
         brings the package whose unit it is, after the unit files and before the others, since a package starts its
         unit. also: changes of what its units read that are not among the files of `now`, as those of secrets.
+        reload_reasons: why units that run read their files again where nothing restarts them.
         """
         outdated = any(now.units[unit].reload for unit in (*self.units, *self.starts))
-        written = bool(now.files or now.overrides or install.commands or also.commands)
-        new = written or outdated or now.pending
-        restarts = [
-            event
-            for unit in self.units
-            if (event := self._restart(unit, now, also, install, (reasons or {}).get(unit)))
-        ]
+        new = outdated or now.pending or bool(now.files or now.overrides or install.commands or also.commands)
+        restarts = self._restarts(now, also, install, reasons or {}, reload_reasons or {})
         masked = [unit for unit in self.units if now.units[unit].masked]
         disabled = [unit for unit in self.units if not (self.static or now.units[unit].enabled)]
         if not (new or restarts or masked or disabled):
@@ -146,29 +144,37 @@ class ManagedService:
         by_systemd = any(_is_unit_file(file.path) for file, _ in now.files) or bool(now.overrides or install.commands)
         reload = by_systemd or outdated or (now.pending and any(map(_is_unit_file, self.paths)))
         events = (
-            *file_acted(Action.MOVE, *now.overrides, detail=f"it changes {' '.join(self.units)}"),
-            *(event for file, event in now.files if _is_first(file, install)),
-            *install.events,
-            *(event for file, event in now.files if not _is_first(file, install)),
-            *also.events,
+            *self._file_events(now, install, also),
             *acted(Action.UNMASK, *masked),
             *acted(Action.ENABLE, *disabled),
             *(self._unread() if reload and not (by_systemd or restarts) else ()),
             *restarts,
         )
         marked = bool(self.mark) and new
-        steps = [f"systemctl unmask {runtime}--quiet {unit}" for unit in masked for runtime in ("", "--runtime ")]
-        if disabled:
-            # With a reload of its own `enable` would take 0.3 to 1.5 s more.
-            steps.append(f"systemctl {'--no-reload ' if reload else ''}enable --quiet {' '.join(disabled)}")
-        steps += ["systemctl daemon-reload"] if reload else []
-        steps += [self.prepare] if self.prepare and restarts else []
-        steps += [self._command(event) for event in restarts]
-        steps += [self.after] if self.after and restarts else []
-        steps += [f"systemctl start {unit}" for unit in self.starts if new or restarts]
-        steps += [f"rm -f {self.mark}"] if marked else []
+        steps = [
+            *_unit_steps(masked, disabled, reload=reload),
+            *self._start_steps(restarts, new=new),
+            *([f"rm -f {self.mark}"] if marked else []),
+        ]
         commands = (*self._write(now, install, marked=marked), *also.commands)
         return ServiceChanges(events, (*commands, *([sudo_script("; ".join(steps))] if steps else [])))
+
+    def _file_events(self, now: ServiceState, install: ServiceChanges, also: ServiceChanges) -> Iterator[Event]:
+        yield from file_acted(Action.MOVE, *now.overrides, detail=f"it changes {' '.join(self.units)}")
+        yield from (event for file, event in now.files if _is_first(file, install))
+        yield from install.events
+        yield from (event for file, event in now.files if not _is_first(file, install))
+        yield from also.events
+
+    def _start_steps(self, restarts: list[Event], *, new: bool) -> Iterator[str]:
+        """Yield the shell text that starts units, restarts them, or has them read their files again."""
+        if restarts and self.prepare:
+            yield self.prepare
+        yield from map(self._command, restarts)
+        if restarts and self.after:
+            yield self.after
+        if new or restarts:
+            yield from (f"systemctl start {unit}" for unit in self.starts)
 
     def removal(self, now: ServiceState, why: str, then: str = "") -> ServiceChanges:
         """Return what stops the service and removes all that is its own; nothing where nothing of it is left. What
@@ -191,6 +197,23 @@ class ManagedService:
             acted(Action.STOP_AND_REMOVE, " ".join(self.units), detail=why),
             (*self.set_mark(), *aside, sudo_script("; ".join(steps))),
         )
+
+    def _restarts(
+        self,
+        now: ServiceState,
+        also: ServiceChanges,
+        install: ServiceChanges,
+        reasons: Mapping[str, Reason],
+        reload_reasons: Mapping[str, Reason],
+    ) -> list[Event]:
+        """Return what each unit does that does not go on as it is."""
+        found = []
+        for unit in self.units:
+            event = self._restart(unit, now, also, install, reasons.get(unit))
+            if event is None and (why := reload_reasons.get(unit)):
+                event = _restart_event(unit, Action.RELOAD, why)
+            found += [event] if event else []
+        return found
 
     def _restart(
         self, unit: str, now: ServiceState, also: ServiceChanges, install: ServiceChanges, reason: Reason | None
@@ -257,6 +280,17 @@ def secret_file(
 def unit_file(unit: str) -> str:
     """Return the path of the file of a unit of ours: that of its template for an instance (`name@instance.service`)."""
     return f"{UNITS}/{re.sub('@[^.]+', '@', unit)}"
+
+
+def _unit_steps(masked: list[str], disabled: list[str], *, reload: bool) -> Iterator[str]:
+    """Yield the shell text after which systemd may start the units, and knows their files."""
+    for unit in masked:
+        yield from (f"systemctl unmask {runtime}--quiet {unit}" for runtime in ("", "--runtime "))
+    if disabled:
+        # With a reload of its own `enable` would take 0.3 to 1.5 s more.
+        yield f"systemctl {'--no-reload ' if reload else ''}enable --quiet {' '.join(disabled)}"
+    if reload:
+        yield "systemctl daemon-reload"
 
 
 def _restart_event(unit: str, action: Action, reason: Reason | None) -> Event:

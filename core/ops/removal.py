@@ -138,50 +138,105 @@ def changeset(found: Found) -> Changeset:
     traces = found.traces
     if blocks := found.names("block", ""):
         return Changeset(blockers=tuple(blocks))
-    gone = found.names("own", "new")
-    back = found.names("own", "changed", "missing")
-    if found.is_recorded:
-        gone += found.names("link", "new") + found.names("mask", "new")
-        back += found.names("link", "changed", "missing") + found.names("mask", "changed")
-    edits = dict(_edits(found))
-    packages = found.names("package", "new")
-    holds = found.names("hold", "new")
-    units, folders = found.names("unit", "now"), found.names("folder", "new")
-    settings = [(key, *values.split(" ", 1)) for kind, key, values in found.lines if kind == "sysctl"]
-    warnings = tuple(_kept(found, some=bool(gone or units or folders)))
-    if not (gone or back or edits or packages or holds or units or folders or found.pending):
+    traced = _Traced.of(found)
+    warnings = tuple(_kept(found, some=bool(traced.gone or traced.units or traced.folders)))
+    if not (traced.some or found.pending):
         return Changeset(warnings=warnings, in_sync_reason="nothing of it is here")
-    events = (
-        *acted(Action.STOP, *units),
-        *file_acted(Action.REMOVE, *gone, *(f"{folder}/" for folder in folders)),
-        *file_acted(Action.RESTORE, *back),
-        *(file_diff(path, found.reading.content(path), after or None) for path, after in edits.items()),
-        *(value_change(key, now, old) for key, now, old in settings),
-        *acted(Action.REMOVE, *packages, detail="this package was not here before"),
-        *acted(Action.UNHOLD, *holds),
+    events = tuple(_events(found, traced)) or (
+        Event(EventKind.CHANGE, subject=traces.role, detail="an interrupted removal is completed"),
     )
-    if not events:
-        events = (Event(EventKind.CHANGE, subject=traces.role, detail="an interrupted removal is completed"),)
-    mark = f"{MARKS}/{traces.role}"
-    paths = [*gone, *back, *edits]
-    steps = [f"umask 022; mkdir -p {MARKS}; : > {mark}"]
-    # Also what a timer has started meanwhile; systemd itself matches the patterns with the units that it has loaded.
-    steps += [f"systemctl stop {quote(*traces.units)} || true"] if traces.units and (units or gone) else []
-    steps += [traces.before] if traces.before else []
-    steps += [f"rm -f {quote(*gone)}"] if gone else []
-    steps += [f"rm -rf {quote(*folders)}"] if folders else []
-    steps += [_bring_back(path) for path in back]
-    commands = [sudo_script("; ".join(steps))]
-    commands += [_written(found, path, after) for path, after in edits.items()]
-    steps = [_without_empty_folders(traces)]
-    steps += [f"sysctl -qw {quote(f'{key}={old}')} || true" for key, _, old in settings]
-    steps += ["systemctl daemon-reload"] if found.pending or any(map(_is_read_by_systemd, paths)) else []
-    steps += [traces.after] if traces.after else []
-    commands.append(sudo_script("\n".join(steps)))
-    commands += [_purge(packages)] if packages else []
-    commands += [sudo_script(f"{apt.wait()}\napt-mark unhold {quote(*holds)} > /dev/null")] if holds else []
-    commands.append(sudo_script(f"rm -f {mark}; rmdir {MARKS} {posixpath.dirname(MARKS)} 2> /dev/null || true"))
-    return Changeset(warnings=warnings, events=events, commands=tuple(commands))
+    return Changeset(warnings=warnings, events=events, commands=tuple(_commands(found, traced)))
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """What is to change. gone: files and links that go; back: those that come back; edits: files that are edited;
+    settings: of the kernel: key, value now, value before."""
+
+    gone: list[str]
+    back: list[str]
+    edits: dict[str, bytes]
+    packages: list[str]
+    holds: list[str]
+    units: list[str]
+    folders: list[str]
+    settings: list[tuple[str, str, str]]
+
+    @classmethod
+    def of(cls, found: Found) -> _Traced:
+        """Return what a removal changes."""
+        gone, back = found.names("own", "new"), found.names("own", "changed", "missing")
+        if found.is_recorded:
+            gone += found.names("link", "new") + found.names("mask", "new")
+            back += found.names("link", "changed", "missing") + found.names("mask", "changed")
+        settings = []
+        for kind, key, values in found.lines:
+            if kind == "sysctl":
+                now, old = values.split(" ", 1)
+                settings.append((key, now, old))
+        return cls(
+            gone,
+            back,
+            dict(_edits(found)),
+            packages=found.names("package", "new"),
+            holds=found.names("hold", "new"),
+            units=found.names("unit", "now"),
+            folders=found.names("folder", "new"),
+            settings=settings,
+        )
+
+    @property
+    def some(self) -> bool:
+        """Whether anything of the role is there; settings of the kernel alone are no trace of it."""
+        return any((self.gone, self.back, self.edits, self.packages, self.holds, self.units, self.folders))
+
+
+def _events(found: Found, traced: _Traced) -> Iterator[Event]:
+    yield from acted(Action.STOP, *traced.units)
+    yield from file_acted(Action.REMOVE, *traced.gone, *(f"{folder}/" for folder in traced.folders))
+    yield from file_acted(Action.RESTORE, *traced.back)
+    yield from (file_diff(path, found.reading.content(path), after or None) for path, after in traced.edits.items())
+    yield from (value_change(key, now, old) for key, now, old in traced.settings)
+    yield from acted(Action.REMOVE, *traced.packages, detail="this package was not here before")
+    yield from acted(Action.UNHOLD, *traced.holds)
+
+
+def _commands(found: Found, traced: _Traced) -> Iterator[StringCommand]:
+    mark = f"{MARKS}/{found.traces.role}"
+    yield sudo_script("; ".join((f"umask 022; mkdir -p {MARKS}; : > {mark}", *_stop_and_remove(found, traced))))
+    yield from (_written(found, path, after) for path, after in traced.edits.items())
+    yield sudo_script("\n".join(_apply_what_is_back(found, traced)))
+    if traced.packages:
+        yield _purge(traced.packages)
+    if traced.holds:
+        yield sudo_script(f"{apt.wait()}\napt-mark unhold {quote(*traced.holds)} > /dev/null")
+    yield sudo_script(f"rm -f {mark}; rmdir {MARKS} {posixpath.dirname(MARKS)} 2> /dev/null || true")
+
+
+def _stop_and_remove(found: Found, traced: _Traced) -> Iterator[str]:
+    """Yield the shell text that stops the units, removes what is ours, and copies back what was there."""
+    traces = found.traces
+    if traces.units and (traced.units or traced.gone):
+        # Also what a timer has started meanwhile; systemd itself matches the patterns with the units that it has
+        # loaded.
+        yield f"systemctl stop {quote(*traces.units)} || true"
+    if traces.before:
+        yield traces.before
+    if traced.gone:
+        yield f"rm -f {quote(*traced.gone)}"
+    if traced.folders:
+        yield f"rm -rf {quote(*traced.folders)}"
+    yield from map(_bring_back, traced.back)
+
+
+def _apply_what_is_back(found: Found, traced: _Traced) -> Iterator[str]:
+    """Yield the shell text by which kernel, systemd and programs read what was brought back."""
+    yield _without_empty_folders(found.traces)
+    yield from (f"sysctl -qw {quote(f'{key}={old}')} || true" for key, _, old in traced.settings)
+    if found.pending or any(map(_is_read_by_systemd, (*traced.gone, *traced.back, *traced.edits))):
+        yield "systemctl daemon-reload"
+    if found.traces.after:
+        yield found.traces.after
 
 
 def _edits(found: Found) -> Iterator[tuple[str, bytes]]:

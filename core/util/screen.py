@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
+from core.util.command_error import CommandError
 from core.util.progress import ProgressObserver
 
 
@@ -41,3 +42,12 @@ class Screen(ProgressObserver, Protocol):
         """Ask for a password without showing it; `skippable`: Enter gives an empty one. Raises SecretError for one in
         another encoding than UTF-8.
         """
+
+
+def ask_before_change(screen: Screen, machine: str, question: str) -> None:
+    """Ask before a change of a machine. Raises CommandError without a terminal, DeclinedError unless the answer is
+    yes.
+    """
+    if not screen.interactive:
+        raise CommandError(f"{machine}: there is no terminal for a prompt; pass -y")
+    screen.require_consent(f"{machine}: {question}")

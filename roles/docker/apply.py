@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 
-from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
+from core.model.errors import counted
 from core.ops import apt, remote_files
+from core.ops.managed_service import NO_CHANGES, ServiceChanges
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
-from core.util.event import Action, Event, EventKind, acted, field_change, file_acted
-from roles.docker import ROLE, containers, desired, scripts
+from core.util.event import Action, Event, EventKind, acted, field_change
+from roles.docker import ROLE, containers, desired, scripts, services
 from roles.docker.facts import DockerFacts
 from roles.docker.options import DockerOptions
 
@@ -33,63 +34,53 @@ def configure_engine(facts: DockerFacts) -> Changeset:
     """Install the engine if there is none; edit daemon.json; reload, restart or start it if needed, or restore the old
     file.
     """
-    right, obstacles = facts.right, facts.obstacles
-    if obstacles:
-        return Changeset(blockers=tuple(f"{why}; nothing was changed" for why in obstacles))
-    if right:
-        return Changeset(in_sync_reason="docker runs with the rack's settings")
-    return Changeset(events=tuple(_change_events(facts)), commands=tuple(_commands(facts)))
+    if facts.obstacles:
+        return Changeset(blockers=tuple(f"{why}; nothing was changed" for why in facts.obstacles))
+    return engine_changes(facts).changeset("docker runs with the rack's settings")
 
 
-def _commands(facts: DockerFacts) -> Iterator[StringCommand]:
-    if not facts.installed:
-        yield apt.install(*facts.packages)
-    if facts.stale:
-        yield sudo_script(f"install -d -m 755 {desired.DROPIN.rpartition('/')[0]}")
-        yield remote_files.put(desired.DROPIN, desired.dropin(facts.rack.rack), mode="644")
-        if facts.act not in ("start", "restart"):  # those read the units themselves
-            yield sudo_script("systemctl daemon-reload")
-    if facts.masked:
-        yield sudo_script(f"rm -f {quote(*facts.masked)}; systemctl daemon-reload")
-    if facts.writes:
-        yield from _configured(facts)
-    if not facts.enabled:
-        yield sudo_script("systemctl enable --quiet docker.service")
-    if facts.act == "reload":
-        # claim: docker.live-restore-gpu
-        live_restore = facts.rack.options(DockerOptions).live_restore
-        yield sudo_script(scripts.reload(live_restore, desired.NVIDIA in facts.pending))
-    elif facts.act:
-        yield sudo_script(scripts.restart(facts.last, idle=facts.must_be_idle))
+def engine_changes(facts: DockerFacts) -> ServiceChanges:
+    """Return what brings the engine to its desired state on a node without obstacles."""
+    # claim: docker.live-restore-gpu
+    live_restore = facts.rack.options(DockerOptions).live_restore
+    engine = replace(
+        services.ENGINE,
+        restart=scripts.restart(facts.last, idle=facts.must_be_idle),
+        reload=scripts.reload(live_restore, desired.NVIDIA in facts.pending),
+    )
+    reason = {engine.units[0]: f"{facts.reason}{_ended_containers(facts)}"} if facts.act else {}
+    needed = services.NEEDED.differences(facts.state(services.NEEDED))
+    return needed + engine.differences(
+        facts.state(engine),
+        reason if facts.act != "reload" else {},
+        NO_CHANGES if facts.installed else _installation(facts),
+        _configuration(facts) if facts.writes else NO_CHANGES,
+        reload_reasons=reason if facts.act == "reload" else {},
+    )
 
 
-def _configured(facts: DockerFacts) -> Iterator[StringCommand]:
-    if not facts.text:
-        yield sudo_script("install -d -m 755 /etc/docker")
+def _ended_containers(facts: DockerFacts) -> str:
+    return f", which ends {counted(len(facts.victims), 'running container')}" if facts.victims else ""
+
+
+def _installation(facts: DockerFacts) -> ServiceChanges:
+    return ServiceChanges(acted(Action.INSTALL, " ".join(facts.packages)), (apt.install(*facts.packages),))
+
+
+def _configuration(facts: DockerFacts) -> ServiceChanges:
+    """Return the changes of daemon.json."""
+    events = desired.setting_changes(facts.config, facts.rack.options(DockerOptions))
+    if facts.nvidia:
+        new, note = "as nvidia-ctk makes it", "nvidia-ctk reformats the file"
+        events.append(field_change(desired.CONFIG, "runtimes nvidia", "none", new, note))
+    if facts.mode:
+        events.append(Event(EventKind.CHANGE, path=desired.CONFIG, action=Action.SET, detail=facts.mode))
+    folder = () if facts.text else (sudo_script("install -d -m 755 /etc/docker"),)
     keep = facts.act in ("start", "restart") and not facts.last
     check = scripts.validated(facts.command[1:], facts.nvidia, facts.new_mode, facts.must_be_idle, keep)
     before = facts.reading.content(desired.CONFIG)
-    yield remote_files.put(desired.CONFIG, facts.after.encode(), mode=facts.new_mode, before=before, check=check)
-
-
-def _change_events(facts: DockerFacts) -> list[Event]:
-    changes = [] if facts.installed else [*acted(Action.INSTALL, " ".join(facts.packages))]
-    if facts.stale:
-        changes += file_acted(Action.WRITE, desired.DROPIN, detail="each start of docker notes its daemon.json")
-    changes += acted(Action.UNMASK, *facts.masked)
-    changes += desired.setting_changes(facts.config, facts.rack.options(DockerOptions))
-    if facts.nvidia:
-        new, note = "as nvidia-ctk makes it", "nvidia-ctk reformats the file"
-        changes.append(field_change(desired.CONFIG, "runtimes nvidia", "none", new, note))
-    if facts.mode:
-        changes.append(Event(EventKind.CHANGE, path=desired.CONFIG, action=Action.SET, detail=facts.mode))
-    if not facts.enabled:
-        changes += acted(Action.ENABLE, "docker.service")
-    if facts.act:
-        end = f", which ends {len(facts.victims)} running containers" if facts.victims else ""
-        reason = f"{facts.reason}{end}"
-        changes.append(Event(EventKind.RESTART, subject="docker", action=Action(facts.act), detail=reason))
-    return changes
+    put = remote_files.put(desired.CONFIG, facts.after.encode(), mode=facts.new_mode, before=before, check=check)
+    return ServiceChanges(tuple(events), (*folder, put))
 
 
 @managed_operation("docker", DockerFacts)

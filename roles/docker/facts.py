@@ -11,13 +11,21 @@ from typing import Any, Literal
 
 from core.model import Rack
 from core.ops import host_facts
-from roles.docker import containers, desired, json_edit, scripts
+from core.ops.announce import managed_file_changes
+from core.ops.managed_service import ManagedService, ServiceState
+from core.probes import systemd_units
+from core.probes.systemd_units import SystemdUnit
+from core.util.managed_file import ManagedFile
+from roles.docker import containers, desired, json_edit, scripts, services
 from roles.docker.options import DockerOptions
 from serving import running_engines as running_units
 
 ENGINE = "docker-engine"
+UNITS = "docker-units"
 CONTAINERS = "docker-containers"
 USERS = "docker-users"
+
+_UNIT_NAMES = tuple(unit for service in services.SERVICES for unit in service.units)
 
 host_facts.register(
     "docker",
@@ -25,6 +33,7 @@ host_facts.register(
         files=(desired.CONFIG, desired.DROPIN),
         commands={
             ENGINE: scripts.ENGINE,
+            UNITS: systemd_units.show_units(_UNIT_NAMES),
             CONTAINERS: scripts.CONTAINERS,
             USERS: scripts.USERS,
             running_units.FACT: running_units.PROBE,
@@ -111,20 +120,26 @@ class DockerFacts:
         family = ("docker-ce", "docker-ce-cli") if "docker-ce" in known else ("docker.io", "docker-cli")
         return [name for name in family if name in known] if family[0] in known else []
 
-    @property
-    def masked(self) -> list[str]:
-        """Links that forbid systemd to start a unit that docker needs."""
-        return self._reported_values.get("masked", [])
+    @cached_property
+    def units(self) -> Mapping[str, SystemdUnit]:
+        """The units of the engine, by name."""
+        return systemd_units.parse_units(UNITS, self.reading.text(UNITS), _UNIT_NAMES)
+
+    def state(self, service: ManagedService) -> ServiceState:
+        """Return a service of this role as the node has it."""
+        files = [ManagedFile(path, desired.dropin(self.rack.rack)) for path in service.paths]
+        before = {path: self.reading.content(path) for path in service.paths}
+        stale = [file for file in files if before[file.path] != file.content]
+        return ServiceState(
+            {unit: self.units[unit] for unit in service.units},
+            managed_file_changes(stale, before),
+            there=any(content is not None for content in before.values()),
+        )
 
     @property
-    def enabled(self) -> bool:
-        """Whether the engine starts at boot."""
-        return "enabled" in self._reported_values
-
-    @property
-    def runs(self) -> bool:
-        """Whether the engine is running."""
-        return "command" in self._reported_values
+    def engine_unit(self) -> SystemdUnit:
+        """The unit of the engine."""
+        return self.units[services.ENGINE.units[0]]
 
     @cached_property
     def command(self) -> list[str]:
@@ -165,8 +180,8 @@ class DockerFacts:
     @cached_property
     def act(self) -> Act | None:
         """Action that the engine needs in order to run with these settings."""
-        if not self.runs:
-            return "start"
+        if not self.engine_unit.settled:
+            return "restart" if self.engine_unit.running else "start"
         if self.started is None or set(self.pending) - desired.RELOADED:
             return "restart"
         return "reload" if self.pending else None
@@ -174,7 +189,7 @@ class DockerFacts:
     @cached_property
     def reason(self) -> str:
         """Reason for `act`, as shown in the plan."""
-        if not self.runs:
+        if not self.engine_unit.settled:
             return "it does not run" if self.installed else "it is new"
         if self.started is None:
             return "it is not known which daemon.json it was started with"
@@ -195,7 +210,7 @@ class DockerFacts:
     def _restores(self) -> bool:
         """Whether containers survive the start. A dockerd without live-restore also ends those that it finds."""
         does = self.started is not None and desired.at(self.started, desired.LIVE) is True
-        return self.rack.options(DockerOptions).live_restore and (does or not self.runs)
+        return self.rack.options(DockerOptions).live_restore and (does or not self.engine_unit.settled)
 
     @cached_property
     def victims(self) -> list[containers.Container]:
@@ -223,19 +238,9 @@ class DockerFacts:
         return desired.missing_group_membership(self.rack.access.user, self.reading.text(USERS))
 
     @property
-    def stale(self) -> bool:
-        """Whether the drop-in differs from the desired one."""
-        return self.reading.content(desired.DROPIN) != desired.dropin(self.rack.rack)
-
-    @property
-    def right(self) -> bool:
-        """Whether the engine needs no change."""
-        return not any((not self.installed, self.masked, not self.enabled, self.stale, self.writes, self.act))
-
-    @property
     def obstacles(self) -> list[str]:
         """Why the role may not change this node. Reads everything: an unknown fact is reported before any change."""
-        self.running, self.apart, self.after, self.mode, self.nvidia, self.pending, self.unit_blockers  # noqa: B018
+        self.running, self.apart, self.after, self.mode, self.nvidia, self.pending, self.units, self.unit_blockers  # noqa: B018
         faults = desired.flags_in_the_way(self.command)
         cgroup = self._single_value("cgroup")
         if cgroup and not cgroup.endswith("/docker.service"):
@@ -266,8 +271,6 @@ _LINES = (
     "dockerd",
     "nvidia-ctk",
     "candidate",
-    "enabled",
-    "masked",
     "swarm",
     "stat",
     "cgroup",

@@ -11,8 +11,6 @@ from roles.docker.desired import CONFIG, DROPIN, RUN
 
 PACKAGES = ("docker-ce", "docker-ce-cli", "docker.io", "docker-cli")
 """docker.io of Debian 13 comes without a client, that of Ubuntu with one; docker-ce has its own package for it."""
-UNITS = ("docker.service", "docker.socket", "containerd.service")
-ENABLED = "/etc/systemd/system/multi-user.target.wants/docker.service"
 KEPT = f"{RUN}/docker.before"
 """The daemon.json before ours, as long as the engine has not come up with ours; empty when there was none."""
 START_SECONDS = 120
@@ -32,8 +30,6 @@ ENGINE = resources.shell_text(
     "roles.docker",
     "templates/engine.sh",
     packages=" ".join(PACKAGES),
-    enabled=ENABLED,
-    units=" ".join(UNITS),
     config=CONFIG,
     cgroups=CGROUPS,
     run=RUN,

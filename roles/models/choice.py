@@ -72,31 +72,41 @@ def _usual(listed: Collection[str], indexes: Indexes) -> set[str]:
     weights = {path for path in listed if _WEIGHTS.fullmatch(path)}
     rest = {path for path in listed if path not in weights and not _PICTURES.fullmatch(path)}
     top = {path for path in weights if "/" not in path}
-    for ending in (".safetensors", ".bin"):
-        of_format = {path for path in top if path.endswith(ending)}
-        for consolidated in (False, True):
-            own = {path for path in of_format if path.startswith("consolidated") == consolidated}
-            found = sorted(
-                path
-                for path in indexes
-                if "/" not in path
-                and path.endswith(f"{ending}.index.json")
-                and path.startswith("consolidated") == consolidated
-            )
-            # Some add the same weights in other precisions, each with an index of its own.
-            usual = [
-                path for path in found if path in (f"model{ending}.index.json", f"pytorch_model{ending}.index.json")
-            ]
-            if index := next(iter(usual or found), None):
-                return rest - indexes.keys() | {index, *_named(index, indexes)}
-            if own:
-                return rest - indexes.keys() | own
+    if first := _first_format(top, indexes):
+        return rest - indexes.keys() | first
     if gguf := {path for path in weights if path.endswith(".gguf")}:
-        models = {_PART.sub("", path) for path in gguf if not _BESIDE_GGUF.fullmatch(posixpath.basename(path))}
-        if len(models) > 1:
-            some = ", ".join(map(truncate, sorted(models)[:3]))
-            what = f"has {counted(len(models), 'model')} in GGUF files ({some}{', ...' if len(models) > 3 else ''})"
-            raise ValueError(f'{what}; choose one at files, like files: ["*.json", "{truncate(min(models))}"]')
+        _require_single_gguf(gguf)
         return rest | gguf
     # Weights in folders are those of several parts of a model, and none is left out.
     return rest | (top or weights)
+
+
+def _first_format(top: Collection[str], indexes: Indexes) -> set[str]:
+    """Return the weights, of those in the folder of the model itself, in the form that engines load first; their index
+    is one of them."""
+    for ending in (".safetensors", ".bin"):
+        for consolidated in (False, True):
+            own, found = (
+                {
+                    path
+                    for path in paths
+                    if path.endswith(form) and path.startswith("consolidated") == consolidated and "/" not in path
+                }
+                for paths, form in ((top, ending), (indexes, f"{ending}.index.json"))
+            )
+            # Some add the same weights in other precisions, each with an index of its own.
+            usual = found & {f"model{ending}.index.json", f"pytorch_model{ending}.index.json"}
+            if index := min(usual or found, default=None):
+                return {index, *_named(index, indexes)}
+            if own:
+                return own
+    return set()
+
+
+def _require_single_gguf(gguf: Collection[str]) -> None:
+    """Raise ValueError where GGUF files are those of more than one model."""
+    models = {_PART.sub("", path) for path in gguf if not _BESIDE_GGUF.fullmatch(posixpath.basename(path))}
+    if len(models) > 1:
+        some = ", ".join(map(truncate, sorted(models)[:3]))
+        what = f"has {counted(len(models), 'model')} in GGUF files ({some}{', ...' if len(models) > 3 else ''})"
+        raise ValueError(f'{what}; choose one at files, like files: ["*.json", "{truncate(min(models))}"]')

@@ -474,57 +474,69 @@ class UnitLifecycle:
         }
 
     def _check_gates(self, now: float) -> None:
-        record, times, limit = self.record, self.unit.times, self.unit.times.gate_limit
-        # A rank that has seen a later generation, as after a lost state file, obeys none before it.
-        latest = max((report.generation or 0 for report in self.reports.values()), default=0)
-        if latest >= record.generation:
-            record.generation = latest + 1
-            self._store()
-        failed, open_gates = [], []
-        record.failed_gates = {}
-        for rank in self.unit.ranks:
-            report = self.reports.get(rank.number)
-            gate = report.gate if report and report.gate and report.gate[0] == record.generation else None
-            if gate and not gate[1]:
-                # The gate names its node, for those who run it by hand.
-                reason = gate[2].removeprefix(f"{rank.node}: ")
-                failed.append(f"gate of {rank}: {reason}")
-                record.failed_gates[rank.node] = reason
-            elif report and (reason := self._wrong_clock(rank, report.skew) or self._wrong_version(report, gate)):
-                failed.append(f"gate of {rank}: {reason}")
-                record.failed_gates[rank.node] = reason
-            elif (
-                not (report and gate)
-                or not self._fresh(rank, now)
-                or not self._idle(rank)
-                or abs(report.skew.ahead) + report.skew.bound > times.clock_limit
-            ):
-                open_gates.append(rank)
+        self._obey_latest_generation()
+        limit = self.unit.times.gate_limit
+        verdicts = [(rank, self._gate_verdict(rank, now)) for rank in self.unit.ranks]
+        self.record.failed_gates = {rank.node: verdict for rank, verdict in verdicts if verdict}
+        failed = [f"gate of {rank}: {verdict}" for rank, verdict in verdicts if verdict]
+        open_gates = [rank for rank, verdict in verdicts if verdict is None]
         if self.unsaved:
             failed.append(f"the state file cannot be written: {self.unsaved}")
         if failed:
             self._enter("held", "; ".join(failed), now, cause="gate")
         elif not open_gates:
-            record.boots = [self.reports[rank.number].boot for rank in self.unit.ranks]
-            record.started, record.proven = self._clock(), 0.0
-            record.figures = {"gates_s": round(now - self._entered, 1)}
-            begin = record.phases.get("gates", {}).get("begin")
-            record.phases = {"gates": {"begin": begin, "seconds": record.figures["gates_s"]}}
-            self._begun = now
-            self.misses, self.last_probe, record.remark = 0, f"no {self.unit.probe.noun} was tried", ""
-            self._enter("starting", f"all gates passed{self._remarks()}", now)
+            self._begin_start(now)
         elif now - self._entered > limit:
-            states = []
-            for rank in open_gates:
-                report = self.reports.get(rank.number)
-                fresh = report and self._fresh(rank, now)
-                state = f"is {report.state}" if report and fresh else f"does not report ({self._journal(rank)})"
-                if report and fresh and report.state == "unknown" and report.detail:
-                    state = f"is unknown ({report.detail})"
-                if report and fresh and report.gate and abs(report.skew.ahead) + report.skew.bound > times.clock_limit:
-                    state = f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
-                states.append(f"{rank} {state}")
-            self._enter("held", f"no verdict of every gate within {limit:g} s: {', '.join(states)}", now, cause="gate")
+            states = ", ".join(f"{rank} {self._open_gate_state(rank, now)}" for rank in open_gates)
+            self._enter("held", f"no verdict of every gate within {limit:g} s: {states}", now, cause="gate")
+
+    def _obey_latest_generation(self) -> None:
+        """Take a generation after all that ranks have seen: as after a lost state file, they obey none before it."""
+        latest = max((report.generation or 0 for report in self.reports.values()), default=0)
+        if latest >= self.record.generation:
+            self.record.generation = latest + 1
+            self._store()
+
+    def _gate_verdict(self, rank: ServedRank, now: float) -> str | None:
+        """Return why a rank must not start; empty when it may, None while its gate is open."""
+        report = self.reports.get(rank.number)
+        if report is None:
+            return None
+        gate = report.gate if report.gate and report.gate[0] == self.record.generation else None
+        if gate and not gate[1]:
+            # The gate names its node, for those who run it by hand.
+            return gate[2].removeprefix(f"{rank.node}: ")
+        if reason := self._wrong_clock(rank, report.skew) or self._wrong_version(report, gate):
+            return reason
+        passed = gate and self._fresh(rank, now) and self._idle(rank) and self._is_clock_known(report)
+        return "" if passed else None
+
+    def _is_clock_known(self, report: AgentReport) -> bool:
+        """Return whether a clock is certainly within the limit of the head's."""
+        return abs(report.skew.ahead) + report.skew.bound <= self.unit.times.clock_limit
+
+    def _begin_start(self, now: float) -> None:
+        """Start the ranks, of which all gates have passed."""
+        record = self.record
+        record.boots = [self.reports[rank.number].boot for rank in self.unit.ranks]
+        record.started, record.proven = self._clock(), 0.0
+        record.figures = {"gates_s": round(now - self._entered, 1)}
+        begin = record.phases.get("gates", {}).get("begin")
+        record.phases = {"gates": {"begin": begin, "seconds": record.figures["gates_s"]}}
+        self._begun = now
+        self.misses, self.last_probe, record.remark = 0, f"no {self.unit.probe.noun} was tried", ""
+        self._enter("starting", f"all gates passed{self._remarks()}", now)
+
+    def _open_gate_state(self, rank: ServedRank, now: float) -> str:
+        """Return in words what keeps a gate open."""
+        report = self.reports.get(rank.number)
+        if not (report and self._fresh(rank, now)):
+            return f"does not report ({self._journal(rank)})"
+        if report.gate and not self._is_clock_known(report):
+            return f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
+        if report.state == "unknown" and report.detail:
+            return f"is unknown ({report.detail})"
+        return f"is {report.state}"
 
     def _journal(self, rank: ServedRank) -> str:
         """Return where an agent that does not report says why, such as a record that it cannot read."""

@@ -237,7 +237,8 @@ class Gate:
         if room < cache["bytes"]:
             raise GateError(
                 f"the disk of {cache['folder']} has room for {room / GIB:.1f} GiB, cache is {cache['bytes'] / GIB:.1f}"
-                f"; remove files, such as caches of previous images in {Path(cache['folder']).parent}"
+                f"; remove files, such as caches of previous images in {Path(cache['folder']).parent}, or write a "
+                "smaller cache, or cache: none"
             )
 
     def gids(self, environment: str) -> None:

@@ -9,7 +9,7 @@ take every port down. `safe_mode_trial` is the one trial that cuts its connectio
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -77,8 +77,10 @@ class Spare:
         return lanes_of(self.cage)
 
 
-def spare_of(rack: Rack, text: str) -> Spare:
-    """Return the spare cage that a text like `crs812/qsfp56-dd-2` names. Raises SpareError."""
+def spare_of(rack: Rack, text: str, machines: Collection[str]) -> Spare:
+    """Return the spare cage that a text like `crs812/qsfp56-dd-2` names, of a switch among these machines. Raises
+    SpareError.
+    """
     name, _, cage = text.partition("/")
     switch = rack.switches.get(name)
     if switch is None:
@@ -92,6 +94,8 @@ def spare_of(rack: Rack, text: str) -> Spare:
         free_ones = [one for one in several if one not in switch.cages]
         rest = f"{name}/{free_ones[0]} is not declared" if free_ones else "every cage is declared"
         raise SpareError(f"{text}: rack.yaml declares {cage}, so it is not spare; {rest}")
+    if name not in machines:
+        raise SpareError(f"{text}: {name} is not among the selected hosts")
     return Spare(rack, switch, cage)
 
 

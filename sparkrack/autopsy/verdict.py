@@ -121,16 +121,11 @@ def judge(evidence: Evidence) -> Verdict:
     every = [weighed(sign, evidence) for rule in RULES for sign in rule(evidence)]
     outlived = [sign for sign in every if sign.outlived]
     signs = [sign for sign in every if not sign.outlived]
-    proofs = [sign for sign in signs if sign.proof]
-    if any(sign.cause in _CONTRADICTS.get(proof.cause, ()) for proof in proofs for sign in signs if _is_weighty(sign)):
-        proofs = []
+    proofs = _uncontradicted_proofs(signs)
     if not proofs and (life := _signs_of_life(evidence, signs)):
         why = f"the node does not answer, and {life}: it may be alive; look at its management link and its sshd"
         return Verdict(Cause.UNKNOWN, None, why, (), tuple(every), may_be_alive=True)
-    recorded = any(sign.cause in _RECORDED for sign in signs)
-    causes = dict.fromkeys(sign.cause for sign in proofs or signs if _is_weighty(sign) or not recorded)
-    if proofs and Cause.WATCHDOG in causes and any(sign.cause is Cause.MEMORY_WEDGE for sign in signs):
-        causes[Cause.MEMORY_WEDGE] = None
+    causes = _possible_causes(signs, proofs)
     chosen = _common_cause(frozenset(causes))
     if chosen is None:
         named = " and ".join(sorted(cause for cause in causes if cause is not Cause.UNKNOWN))
@@ -142,10 +137,25 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Cause.UNKNOWN, None, "; ".join((_nothing_found_text(evidence), *seen)), (), tuple(every))
     own = tuple(sign for sign in signs if sign.cause is chosen)
     against = (*(sign for sign in signs if sign.cause is not chosen), *outlived)
-    certain = (
-        len(causes) == 1 and not outlived and not evidence.life and any(sign in proofs or sign.strong for sign in own)
-    )
+    undisputed = len(causes) == 1 and not outlived and not evidence.life
+    certain = undisputed and any(sign in proofs or sign.strong for sign in own)
     return Verdict(chosen, "high" if certain else "medium", own[0].text, own, against)
+
+
+def _uncontradicted_proofs(signs: Sequence[Sign]) -> list[Sign]:
+    """Return the proofs among signs; none where another sign contradicts one of them."""
+    proofs = [sign for sign in signs if sign.proof]
+    weighty = {sign.cause for sign in signs if _is_weighty(sign)}
+    return [] if any(weighty.intersection(_CONTRADICTS.get(proof.cause, ())) for proof in proofs) else proofs
+
+
+def _possible_causes(signs: Sequence[Sign], proofs: Sequence[Sign]) -> list[Cause]:
+    """Return the classes that proofs name, or else signs, each once and in their order."""
+    recorded = any(sign.cause in _RECORDED for sign in signs)
+    causes = dict.fromkeys(sign.cause for sign in proofs or signs if _is_weighty(sign) or not recorded)
+    if proofs and Cause.WATCHDOG in causes and any(sign.cause is Cause.MEMORY_WEDGE for sign in signs):
+        causes[Cause.MEMORY_WEDGE] = None
+    return list(causes)
 
 
 def _signs_of_life(evidence: Evidence, signs: Sequence[Sign]) -> str:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from core.claims.claims import Claim, known_claims
+from core.claims.claims import UnknownClaimError, known_claims, select_claims
 from core.model import Rack, load
 from core.model.selection import select
 from core.util.provenance import origin
 from sparkrack.accept import render
 from sparkrack.accept.bundle import Recording
 from sparkrack.accept.model import AcceptReport, RunLevel
+from sparkrack.accept.next_command import next_command
 from sparkrack.accept.output_files import DOCUMENT, PAGE, make_places, write_answers, write_report
 from sparkrack.accept.run import run_accept
 from sparkrack.accept.trials import Spare, SpareError, spare_of
@@ -101,7 +101,10 @@ def accept(
     Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read, or when the switch is not proven to be
     as it was.
     """
-    claims = _selected(ids)
+    try:
+        claims = select_claims(ids)
+    except UnknownClaimError as fault:
+        raise click.UsageError(f"--claim {fault}") from None
     found = load(rack)
     machines = select(found, limit, exclude).machines
     cage = _spare_cage(found, machines, level, spare)
@@ -118,19 +121,10 @@ def accept(
     if bundle and recording:
         write_answers(bundle, found, report, recording)
     _show_report(report, output, bundle, as_json=as_json, quiet=quiet)
-    _print_next_step(report, rack, limit, exclude, ids, output, silent=as_json or quiet)
+    then = next_command(report, ids, output)
+    scope = {"limit": limit, "exclude": (*exclude, *then.without)} if then.same_hosts else {}
+    next_step(then.words, then.reason, rack=rack, silent=as_json or quiet, **scope)
     sys.exit(report.exit)
-
-
-def _selected(ids: tuple[str, ...]) -> tuple[Claim, ...]:
-    """The claims with these ids, or all. Raises UsageError."""
-    known = {claim.id: claim for claim in known_claims()}
-    for name in ids:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else "docs/unproven.md has the ids"
-            raise click.UsageError(f"--claim {name}: there is no such claim; {hint}")
-    return tuple(known[name] for name in dict.fromkeys(ids)) or tuple(known.values())
 
 
 def _spare_cage(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str | None) -> Spare | None:
@@ -140,12 +134,9 @@ def _spare_cage(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str
     if spare is None:
         return None
     try:
-        cage = spare_of(rack, spare)
+        return spare_of(rack, spare, machines)
     except SpareError as fault:
         raise click.UsageError(f"--spare {fault}") from None
-    if cage.switch.name not in machines:
-        raise click.UsageError(f"--spare {spare}: {cage.switch.name} is not among the selected hosts")
-    return cage
 
 
 def _lock_of(rack: Rack, what: str) -> Callable[[], AbstractContextManager[Callable[[], str]]]:
@@ -170,33 +161,3 @@ def _show_report(report: AcceptReport, output: Path | None, bundle: Path | None,
                 click.echo(str(path))
     if bundle:
         click.echo(f"{bundle}: read it before you send it: tar xzf {bundle}", err=True)
-
-
-def _print_next_step(
-    report: AcceptReport,
-    rack: Path,
-    limit: tuple[str, ...],
-    exclude: tuple[str, ...],
-    ids: tuple[str, ...],
-    output: Path | None,
-    *,
-    silent: bool,
-) -> None:
-    """Print the next step: find out why no host answers, leave out the hosts that do not, write the evidence, or check
-    that the rack works.
-    """
-    again = ["sparkrack", "accept", *(word for name in ids for word in ("--claim", name))]
-    away = [host.host for host in report.hosts if not host.answered]
-    if report.exit == 1:
-        next_step(["sparkrack", "status"], "to see which hosts answer", rack=rack, silent=silent)
-    elif away:
-        again += ["--output", str(output)] if output else []
-        reason, exclude = "without the hosts that do not answer", (*exclude, *away)
-        next_step(again, reason, rack=rack, limit=limit, exclude=exclude, silent=silent)
-    elif output is None:
-        again += ["--output", "accept"]
-        next_step(again, "for a page with the evidence", rack=rack, limit=limit, exclude=exclude, silent=silent)
-    elif report.exit == 2:
-        next_step(["sparkrack", "support"], "for a report of what is refuted", rack=rack, silent=silent)
-    else:
-        next_step(["sparkrack", "verify"], rack=rack, silent=silent)

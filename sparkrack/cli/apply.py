@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from core.util.command_error import CommandError
 from sparkrack.cli.next_step import after_plan, next_step
 from sparkrack.cli.options import (
     UNASKED_HELP,
@@ -20,7 +19,7 @@ from sparkrack.cli.options import (
     selection_options,
 )
 from sparkrack.terminal.apply_screen import ApplyTerminal
-from sparkrack.terminal.prompts import has_terminal
+from sparkrack.terminal.prompts import has_terminal, require_terminal
 from sparkrack.terminal.startup_notice import loading
 
 
@@ -69,9 +68,8 @@ def apply(
     kept = approved(plan, rack) if plan else None
     if kept:
         limit, only = tuple(machine.name for machine in kept.hosts), kept.roles
-    terminal = has_terminal()
-    if kept is None and not yes and not terminal:
-        raise CommandError("there is no terminal for a prompt; pass -y, or name a plan")
+    if not (kept or yes):
+        require_terminal("pass -y, or name a plan")
     found, selection = selected(rack, limit, exclude, only)
     if no_lock and (nodes := [name for name in selection.machines if name in found.nodes]):
         raise click.UsageError(
@@ -82,7 +80,9 @@ def apply(
     screen = ApplyTerminal(
         quiet=quiet, as_json=as_json, show_next=lambda made: after_plan(made, ["sparkrack", "apply"], **given)
     )
-    work = ApplyRun(found, rack, selection, screen, no_nodes=no_nodes, no_lock=no_lock, terminal=terminal and not yes)
+    work = ApplyRun(
+        found, rack, selection, screen, no_nodes=no_nodes, no_lock=no_lock, terminal=has_terminal() and not yes
+    )
     done = work.run(kept, ask=not yes and not kept)
     screen.report(done)
     next_step(["sparkrack", "plan" if done.code else "verify"], **given)

@@ -21,8 +21,7 @@ from sparkrack.drift.markdown import markdown
 from sparkrack.drift.render import show_drift
 from sparkrack.terminal.progress import show_progress, warn
 from sparkrack.terminal.startup_notice import loading
-from sparkrack.watch.drift_files import keep_results
-from sparkrack.watch.metrics_delivery import deliver_drift
+from sparkrack.watch.metrics_delivery import deliver_drift, keep_results
 
 
 @click.group(invoke_without_command=True)

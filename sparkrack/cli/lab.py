@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lab import snapshots
-from lab.open_lab import open_lab, run_in_lab
 from lab.paths import LabPaths
+from lab.privileges import open_lab, run_in_lab
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import starting
 from sparkrack.terminal.progress import ProgressDisplay, show_progress

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from core.util.fast_start import prepare_fast_start
 from sparkrack.terminal.startup_notice import loading
 
 VERB_GROUPS = {
@@ -264,6 +265,7 @@ accept_verbose(sparkrack)
 
 def main() -> None:
     """Run the command."""
+    prepare_fast_start()
     if called_verb(sys.argv[1:]) not in DRIVING:
         sparkrack(prog_name="sparkrack")
     # Before anything else is imported; and not for the others, which use threads and processes.

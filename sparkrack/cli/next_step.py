@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,16 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from core.model.errors import NO_SUDO
 from core.model.loader import is_default
-from core.util.event import EventKind
+from sparkrack.engine.plan_obstacles import command_that_ends_unit, hosts_to_edit, nodes_without_sudo
 from sparkrack.engine.subcommands import WITHIN
 
 if TYPE_CHECKING:
-    from sparkrack.engine.plan import HostPlan, Plan
+    from sparkrack.engine.plan import Plan
 
-_UNIT_COMMAND = re.compile(r"`(sparkrack serve (?:stop|recreate) [\w.-]+)`")
-"""How a refusal names what ends a unit that is in the way."""
 _found: list[str] = []
 """The next steps that this command has found; the report of an error finds none after one of them."""
 _unprinted: list[str] = []
@@ -107,12 +103,12 @@ def after_plan(plan: Plan, then: Sequence[str], reason: str = "", **given: Any) 
         next_step(then, reason, **given)
         return
     rack, silent = given.get("rack"), given.get("silent", False)
-    if names := [host.name for host in plan.unknown_hosts if _wants_bootstrap(host)]:
+    if names := nodes_without_sudo(plan):
         next_step(["sparkrack", "bootstrap", "nodes", *names], "to fix sudo", rack=rack, silent=silent)
-    elif names := [host.name for host in plan.unknown_hosts if _wants_edit(host)]:
+    elif names := hosts_to_edit(plan):
         given.update(limit=names, exclude=())
         next_step(["sparkrack", "plan"], f"after the edits that are named above, on {', '.join(names)}", **given)
-    elif command := _stop_of_unit(plan):
+    elif command := command_that_ends_unit(plan):
         next_step(shlex.split(command), "and then the same again", rack=rack, silent=silent)
     elif len(stopped) < len(plan.hosts):
         given["exclude"] = (*given.get("exclude", ()), *stopped)
@@ -120,23 +116,3 @@ def after_plan(plan: Plan, then: Sequence[str], reason: str = "", **given: Any) 
         next_step(["sparkrack", "apply"], "without the hosts that are not ready", **given)
     else:
         next_step(then, "when the reasons above are fixed", **given)
-
-
-def _stop_of_unit(plan: Plan) -> str:
-    """Return what ends the first unit that is in the way, where each host that is refused names such a command."""
-    found = [
-        next((command[1] for text in texts if (command := _UNIT_COMMAND.search(text))), "")
-        for texts in ([event.message for _, event in host.events(EventKind.REFUSED)] for host in plan.unknown_hosts)
-    ]
-    return found[0] if all(found) else ""
-
-
-def _wants_edit(host: HostPlan) -> bool:
-    """Whether a file of others, of netplan, sshd or docker, must be edited on the host first."""
-    texts = (event.message for _, event in host.events(EventKind.REFUSED))
-    return any(text in message for message in texts for text in ("(sudoedit ", "(sudo systemctl edit "))
-
-
-def _wants_bootstrap(host: HostPlan) -> bool:
-    texts = (host.reason, *(event.message for _, event in host.events(EventKind.UNKNOWN)))
-    return host.kind == "node" and any(NO_SUDO in text for text in texts)

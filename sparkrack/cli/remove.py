@@ -11,7 +11,6 @@ import click
 
 from core.model import Rack
 from core.model.selection import Selection, select
-from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import (
     exclude_option,
@@ -26,7 +25,7 @@ from sparkrack.engine.render_plan import show_plan
 from sparkrack.maintenance.switch_restore import RestoreOptions, RestoreResult, restore_first
 from sparkrack.terminal.apply_screen import ApplyTerminal
 from sparkrack.terminal.progress import show_progress
-from sparkrack.terminal.prompts import has_terminal
+from sparkrack.terminal.prompts import has_terminal, require_terminal
 from sparkrack.terminal.startup_notice import loading
 from switch.wait_for_links import SETTLE_SECONDS
 
@@ -68,8 +67,8 @@ def remove(
     backup that the first apply kept. What was not recorded is reported as unknown, and kept.
     Exit 0 when nothing of sparkrack is left but that, else 1.
     """
-    if not (yes or dry or has_terminal()):
-        raise CommandError("there is no terminal for a prompt; pass -y, or --dry to see what would be changed")
+    if not (yes or dry):
+        require_terminal("pass -y, or --dry to see what would be changed")
     with loading():
         from core.model import load
 

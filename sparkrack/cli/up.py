@@ -20,7 +20,7 @@ from sparkrack.rebuild.model import RequestError, requested
 from sparkrack.rebuild.phase_commands import ForwardedOptions, units_to_start
 from sparkrack.serving.unit_request import unit_request
 from sparkrack.terminal.progress import show_progress
-from sparkrack.terminal.prompts import has_terminal, require_consent
+from sparkrack.terminal.prompts import has_terminal, require_consent, require_terminal
 
 
 @click.command()
@@ -69,8 +69,8 @@ def up(
 
     Exit 0 when everything is done and verified, or nothing is to do. With --dry 2 when something is to do. Else 1.
     """
-    if not (yes or dry) and not has_terminal():
-        raise CommandError("there is no terminal for a prompt; pass -y, or --dry")
+    if not (yes or dry):
+        require_terminal("pass -y, or --dry")
     if not rack.exists() and has_terminal() and not dry:
         _ask_for_rack_file(rack)
     found = load(rack)

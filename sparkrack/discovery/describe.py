@@ -83,22 +83,36 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     first: dict[str, Any] = {} if "rack" in implied else {"rack": found.name}
     sheet = RackDraft(first | ({"access": access} if access else {}), compact=compact)
     facts = {name: machine.facts for name, machine in found.nodes.items() if machine.facts}
-    seen = without_uplinks(facts.values(), (box.facts for box in found.boxes.values() if box.facts))
-    linked = {one.name: one for one in seen}
-    found = replace(
-        found, boxes={name: replace(box, facts=linked.get(name, box.facts)) for name, box in found.boxes.items()}
-    )
-    cables = infer(facts.values(), seen, switched=bool(found.boxes))
-    if not found.boxes:
-        cables = Cables({**cables.found, **heard_by_neighbours(facts.values(), cables)}, cables.unclear)
+    found, cables = _with_cables(found, facts)
     ends = _write_nodes(sheet, found, cables, live=live)
     _write_switches(sheet, found, live=live)
+    _write_fabric(sheet, found, facts, ends)
+    if not live and not compact:
+        sheet.heads["nodes",] = [_unwritten_findings(node) for node in facts.values()]
+    if live and facts:
+        _write_live_values(sheet, facts)
+    return sheet
+
+
+def _with_cables(found: FoundRack, facts: Mapping[str, NodeFacts]) -> tuple[FoundRack, Cables]:
+    """Return the rack without uplinks among the ports of its switches, and its cables."""
+    seen = without_uplinks(facts.values(), (box.facts for box in found.boxes.values() if box.facts))
+    linked = {one.name: one for one in seen}
+    boxes = {name: replace(box, facts=linked.get(name, box.facts)) for name, box in found.boxes.items()}
+    cables = infer(facts.values(), seen, switched=bool(boxes))
+    if not boxes:
+        cables = Cables({**cables.found, **heard_by_neighbours(facts.values(), cables)}, cables.unclear)
+    return replace(found, boxes=boxes), cables
+
+
+def _write_fabric(sheet: RackDraft, found: FoundRack, facts: Mapping[str, NodeFacts], ends: Mapping[Port, str]) -> None:
+    """The section `fabric`, and the numbers of the nodes in it."""
     addresses = [machine.address for machine in found.nodes.values()]
     taken = [IPv4Address(address) for address in (*addresses, *(box.address for box in found.boxes.values()))]
     keys = fabric_section.keys(facts, _cabling(found, ends), bool(found.boxes), taken)
     sheet.add_gap(keys.unrepresentable)
     fabric = {"mtu": 9000, **keys.data}
-    if compact:
+    if sheet.compact:
         fabric = {key: value for key, value in fabric.items() if not _applies_anyway(key, value)}
     if fabric:
         sheet.data["fabric"] = fabric
@@ -107,17 +121,17 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
             sheet.note(("fabric", key), note)
     for name, number in keys.hosts.items():
         sheet.data["nodes"][name]["host"] = number
-    if not live and not compact:
-        sheet.heads["nodes",] = [_unwritten_findings(node) for node in facts.values()]
-    if live and facts:
-        node_sections.fill(sheet, facts)
-        engines = {name: node.engines for name, node in facts.items()}
-        sheet.add_gap(engine_gaps(engines))
-        sheet.heads[()] = suggestions(engines)
-        for name, node in facts.items():
-            unknown = {what: why for what, why in node.unknown.items() if what != TIME_SERVERS}
-            sheet.add_gap(Gap(("nodes", name), f"{what}: unknown: {why}") for what, why in unknown.items())
-    return sheet
+
+
+def _write_live_values(sheet: RackDraft, facts: Mapping[str, NodeFacts]) -> None:
+    """Every value that the nodes have now, and what could not be read of them."""
+    node_sections.fill(sheet, facts)
+    engines = {name: node.engines for name, node in facts.items()}
+    sheet.add_gap(engine_gaps(engines))
+    sheet.heads[()] = suggestions(engines)
+    for name, node in facts.items():
+        unknown = {what: why for what, why in node.unknown.items() if what != TIME_SERVERS}
+        sheet.add_gap(Gap(("nodes", name), f"{what}: unknown: {why}") for what, why in unknown.items())
 
 
 def _applies_anyway(key: str, value: object) -> bool:

@@ -74,42 +74,20 @@ def _subnets(
     """A subnet for each half, and the number of each node in both."""
     nets: list[IPv4Network | None] = [None, None]
     own: dict[str, dict[int, int]] = {}
-    addressed = {half.index for half, facts in used.items() if facts.addresses}
     for index in (0, 1):
         there = {
-            half.node: one for half, facts in used.items() if half.index == index and (one := _first_address(facts))
+            half.node: one for half, facts in used.items() if half.index == index if (one := _first_address(facts))
         }
-        if not there:
-            continue
-        net, others = majority({name: one.network for name, one in there.items()})
-        why = _why_unfit(net, taken)
-        if why:
-            keys.add_gap("subnets", f"{net}, where half {index} of the ports is, {why}")
-            continue
-        nets[index] = net
-        for name, other in others.items():
-            keys.add_gap("subnets", f"half {index} of {name} is in {other}, others are in {net}")
+        nets[index] = _found_subnet(keys, index, there, taken) if there else None
         for name, one in there.items():
-            if one.network == net:
+            if (net := nets[index]) and one.network == net:
                 own.setdefault(name, {})[index] = int(one.ip) - int(net.network_address)
     if nets[0] and nets[1] and nets[0].overlaps(nets[1]):
         keys.add_gap("subnets", f"both halves are in {nets[0]}: answers leave by the wrong one, so each gets its own")
         nets[1] = None
+    addressed = {half.index for half, facts in used.items() if facts.addresses}
     highest = max((number for numbers in own.values() for number in numbers.values()), default=0)
-    free = (
-        net
-        for net in (*candidates(), *_LARGE)
-        if not _why_unfit(net, taken)
-        and not any(other and other.overlaps(net) for other in nets)
-        and highest < net.num_addresses - 1
-    )
-    for index in (0, 1):
-        if nets[index] is None:
-            nets[index] = next(free)
-            if index not in addressed and keys.found:
-                keys.add_gap("subnets", f"half {index} of the ports has no address; {nets[index]} was chosen for it")
-            elif index in addressed:
-                keys.add_gap("subnets", f"{nets[index]} was chosen for half {index} of the ports")
+    _choose_missing_subnets(keys, nets, addressed, highest, taken)
     keys.data["subnets"] = [str(net) for net in nets]
     if not keys.found:
         keys.notes["subnets"] = (
@@ -121,6 +99,45 @@ def _subnets(
         if len(facts.addresses) > 1:
             keys.add_gap("subnets", f"{half} has several addresses: {', '.join(map(str, facts.addresses))}")
     _write_host_numbers(keys, nodes, own)
+
+
+def _found_subnet(
+    keys: FabricKeys, index: int, there: Mapping[str, IPv4Interface], taken: Collection[IPv4Address]
+) -> IPv4Network | None:
+    """Return the subnet of most addresses of one half, unless it cannot be kept. `there`: the addresses by node."""
+    net, others = majority({name: one.network for name, one in there.items()})
+    if why := _why_unfit(net, taken):
+        keys.add_gap("subnets", f"{net}, where half {index} of the ports is, {why}")
+        return None
+    for name, other in others.items():
+        keys.add_gap("subnets", f"half {index} of {name} is in {other}, others are in {net}")
+    return net
+
+
+def _choose_missing_subnets(
+    keys: FabricKeys,
+    nets: list[IPv4Network | None],
+    addressed: Collection[int],
+    highest: int,
+    taken: Collection[IPv4Address],
+) -> None:
+    """Give each half without a subnet one that is free. `addressed`: the halves with addresses. `highest`: the highest
+    number of a node, which has to fit."""
+    free = (
+        net
+        for net in (*candidates(), *_LARGE)
+        if not _why_unfit(net, taken)
+        and not any(other and other.overlaps(net) for other in nets)
+        and highest < net.num_addresses - 1
+    )
+    for index in (0, 1):
+        if nets[index] is not None:
+            continue
+        nets[index] = next(free)
+        if index in addressed:
+            keys.add_gap("subnets", f"{nets[index]} was chosen for half {index} of the ports")
+        elif keys.found:
+            keys.add_gap("subnets", f"half {index} of the ports has no address; {nets[index]} was chosen for it")
 
 
 def _write_host_numbers(keys: FabricKeys, nodes: Mapping[str, NodeFacts], own: Mapping[str, Mapping[int, int]]) -> None:

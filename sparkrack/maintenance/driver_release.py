@@ -10,7 +10,7 @@ from core.ops import apt
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util.command_error import CommandError
-from core.util.screen import Screen
+from core.util.screen import Screen, ask_before_change
 from roles.driver import desired
 from roles.driver import driver_upgrade as walk
 from roles.driver.options import DriverOptions
@@ -139,11 +139,8 @@ class _Walk:
             self._say_of_node("reboot required: until then the old driver is loaded")
 
     def _ask_consent(self, yes: bool) -> None:
-        if yes:
-            return
-        if not self._screen.interactive:
-            raise ReleaseError(f"{self._node}: there is no terminal for a prompt; pass -y")
-        self._screen.require_consent(f"{self._node}: do this?")
+        if not yes:
+            ask_before_change(self._screen, self._node, "do this?")
 
     def _run_on_node(self, script: str) -> str:
         done = self._shell.run(script)

@@ -21,7 +21,7 @@ from core.routeros.session import SessionConnection, open_connection
 from core.routeros.values import visible
 from core.ssh.node_shells import WITNESS_SECONDS, NodeShells, open_shells
 from core.util.command_error import CommandError
-from core.util.screen import Screen
+from core.util.screen import Screen, ask_before_change
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run
 from sparkrack.engine.silences import silenced, silences_of_switches
 from sparkrack.engine.ssh_locking import lock_if_reachable
@@ -107,9 +107,7 @@ def _restore_switch(
     if unusable := tuple(secret_problems(rack, secrets_of(todo))):
         raise CommandError("\n".join((*unusable, "nothing was changed")))
     if not options.yes:
-        if not screen.interactive:
-            raise CommandError(f"{switch.name}: there is no terminal for a prompt; pass -y")
-        screen.require_consent(f"{switch.name}: put this back?")
+        ask_before_change(screen, switch.name, "put this back?")
     own = run.begin(f"restore of {switch.name} to {name}")
     screen.phase("take the lock of the rack")
     with _hold_lock(goal, own, screen, no_lock=options.no_lock) as line.stopped:

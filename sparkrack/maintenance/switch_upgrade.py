@@ -11,7 +11,7 @@ from core.model import Rack, SecretRef, Switch
 from core.ops.run_lock import Holder, new_holder
 from core.routeros.values import visible
 from core.util.command_error import CommandError
-from core.util.screen import Screen
+from core.util.screen import Screen, ask_before_change
 from sparkrack.bootstrap.switch_run import factory_password
 from sparkrack.engine.silences import silenced, silences_of_switches
 from sparkrack.engine.ssh_locking import lock_if_reachable
@@ -112,9 +112,7 @@ def _upgrade(rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, options: Upgrad
         return False
     name = work.switch.name
     if not options.yes:
-        if not screen.interactive:
-            raise CommandError(f"{name}: there is no terminal for a prompt; pass -y")
-        screen.require_consent(f"{name}: upgrade it?")
+        ask_before_change(screen, name, "upgrade it?")
     own = new_holder(f"upgrade of {name}")
     silences, seconds = silences_of_switches(rack, [name]), RESTARTS * work.timeout + DOWNLOAD_SECONDS
     with (

@@ -204,8 +204,42 @@ class _Import:
         kind, argv = self._command()
         version = self._version(kind, image)
         self._environment(self._mapping("env"))
+        self.options.take(kind, version, argv)
+        models, model, gguf = self._unit_models(kind)
+        before = before_engine(self._mods(), entries(self.recipe.get("pre_exec")), self._fill, self.source)
+        for problem in before.problems:
+            self.notes.missing(problem)
+        models.put_in_container(self.options.args, self.env, before)
+        for key, what in self.options.unknown_to(kind, version):
+            models.accept.setdefault(key, f"{self.source.title} gives it to its image; by the table it {what}")
+        if kind == "llama.cpp":
+            self._choose_gguf_files(models, model, gguf)
+        proof = self._proof(kind)
+        names = self._nodes()
+        folder = self.choices.folder or f"recipes/{unit_name(self.choices.name)}"
+        files = {f"{folder}/{path}": content for path, content in before.content().items()}
+        unit = {
+            "engine": "vllm-ray" if kind == "vllm" and self.options.ray and len(names) > 1 else kind,
+            **({} if proof == "chat" else {"kind": proof}),
+            "version": version,
+            "image": image,
+            **self._model_keys(kind, models, model, gguf),
+            **({"files": {INSIDE_RECIPE: folder}} if files else {}),
+            **({"before": ["bash", f"{INSIDE_RECIPE}/{SCRIPT}"]} if before.steps else {}),
+            "nodes": names,
+            **self._sizes(kind),
+            "args": self.options.args,
+            "env": self.env,
+            "api": {"port": _PORTS.get(kind, 8000), **self.options.api},
+            **{key: self.options.keys[key] for key in ("drain",) if key in self.options.keys},
+            **self._shared_memory(),
+            "accept": models.accept,
+        }
+        return self._checked(ImportedUnit((image,), models.entries, {self.choices.name: unit}, (), files), ask_reason)
+
+    def _unit_models(self, kind: Engine) -> tuple[RecipeModels, str, str]:
+        """Return the models of the unit, the name of the one that is served, and its file for llama.cpp."""
         taken = self.options
-        taken.take(kind, version, argv)
         quant = self._quant() if kind == "llama.cpp" else ""
         models = self._models()
         model = models.add_served(taken.served, str(self.recipe.get("model_revision") or "") or taken.revision)
@@ -216,16 +250,17 @@ class _Import:
             # Without the option an engine is called by its model as the command has it, a unit by its model's name.
             taken.args.setdefault("served-model-name", taken.served or self.main or model)
         self._further_models(models)
-        before = before_engine(self._mods(), entries(self.recipe.get("pre_exec")), self._fill, self.source)
-        for problem in before.problems:
-            self.notes.missing(problem)
-        models.put_in_container(taken.args, self.env, before)
-        for key, what in taken.unknown_to(kind, version):
-            models.accept.setdefault(key, f"{self.source.title} gives it to its image; by the table it {what}")
-        if kind == "llama.cpp":
-            for name, entry in models.entries.items():
-                if wanted := recipe_gguf.fetched(name, gguf if name == model else "", taken.args):
-                    entry["files"] = wanted
+        return models, model, gguf
+
+    def _choose_gguf_files(self, models: RecipeModels, model: str, gguf: str) -> None:
+        """Leave of each model the files that llama-server reads."""
+        for name, entry in models.entries.items():
+            if wanted := recipe_gguf.fetched(name, gguf if name == model else "", self.options.args):
+                entry["files"] = wanted
+
+    def _proof(self, kind: Engine) -> str:
+        """Return the kind of the unit: which request proves it."""
+        taken = self.options
         # llama-server computes what its options say, whatever the model is called.
         called = f"{taken.served} {self.main}" if kind != "llama.cpp" else ""
         proof = proof_kind(taken.computed, taken.args, called)
@@ -234,33 +269,29 @@ class _Import:
             self.notes.warn(
                 f"kind: {proof} is written, by the name of the model; write the other one where it is wrong"
             )
-        names = self._nodes()
-        folder = self.choices.folder or f"recipes/{unit_name(self.choices.name)}"
-        files = {f"{folder}/{path}": content for path, content in before.content().items()}
+        return proof
+
+    def _model_keys(self, kind: Engine, models: RecipeModels, model: str, gguf: str) -> dict[str, Any]:
+        """Return the keys of the unit that name its models."""
         also = [name for name in models.entries if name != model]
-        unit = {
-            "engine": "vllm-ray" if kind == "vllm" and taken.ray and len(names) > 1 else kind,
-            **({} if proof == "chat" else {"kind": proof}),
-            "version": version,
-            "image": image,
+        return {
             "model": model,
             **({"gguf": gguf or _STAND_IN_FILE} if kind == "llama.cpp" else {}),
             **({"also": also} if also else {}),
-            **({"files": {INSIDE_RECIPE: folder}} if files else {}),
-            **({"before": ["bash", f"{INSIDE_RECIPE}/{SCRIPT}"]} if before.steps else {}),
-            "nodes": names,
-            **({} if kind == "llama.cpp" else {"parallel": taken.parallel}),
+        }
+
+    def _sizes(self, kind: Engine) -> dict[str, Any]:
+        """Return the keys of the unit that say how large it is."""
+        return {
+            **({} if kind == "llama.cpp" else {"parallel": self.options.parallel}),
             "context": self._context(),
             "sequences": self._sequences(kind),
             **self._memory(kind),
-            "args": taken.args,
-            "env": self.env,
-            "api": {"port": _PORTS.get(kind, 8000), **taken.api},
-            **{key: taken.keys[key] for key in ("drain",) if key in taken.keys},
-            **self._shared_memory(),
-            "accept": models.accept,
         }
-        found = ImportedUnit((image,), models.entries, {self.choices.name: unit}, (), files)
+
+    def _checked(self, found: ImportedUnit, ask_reason: AskReason | None) -> ImportedUnit:
+        """Return a unit with its warnings, without empty sections. Raises RecipeError with all that is missing."""
+        unit: Any = found.units[self.choices.name]
         self._check(found, unit)
         for section in ("args", "env", "accept"):
             if not unit[section]:
@@ -268,9 +299,9 @@ class _Import:
         if self.notes.problems:
             raise RecipeError(*self.notes.problems)
         if ask_reason:
-            for key, reason in models.accept.items():
+            for key, reason in unit.get("accept", {}).items():
                 section = next((one for one in ("args", "env") if key in unit.get(one, {})), "accept")
-                models.accept[key] = ask_reason(f"{section}.{key}", reason)
+                unit["accept"][key] = ask_reason(f"{section}.{key}", reason)
         return replace(found, warnings=tuple(self.notes.warnings))
 
     def _keys(self) -> None:

@@ -46,6 +46,12 @@ def require_consent(question: str, *, err: bool = False) -> None:
         raise DeclinedError
 
 
+def require_terminal(without: str) -> None:
+    """Raise CommandError where a question cannot be answered. `without`: what goes on without one, for the error."""
+    if not has_terminal():
+        raise CommandError(f"there is no terminal for a prompt; {without}")
+
+
 def ask_before(question: str, without: str) -> None:
     """Ask before a change, on stderr. Raises CommandError without a terminal, DeclinedError unless the answer is yes.
 
@@ -53,8 +59,7 @@ def ask_before(question: str, without: str) -> None:
         question: the question, which yes or no answers.
         without: what goes on without a question, for the error.
     """
-    if not has_terminal():
-        raise CommandError(f"there is no terminal to ask on; {without}")
+    require_terminal(without)
     require_consent(question, err=True)
 
 

@@ -1,13 +1,16 @@
-"""Metrics of `sparkrack drift` and `sparkrack drill`, for the server of the watch. They never change an exit code."""
+"""Results of `sparkrack drift` and `sparkrack drill`: metrics for the server of the watch, files of this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from core.model import Rack
 from core.ssh.node_shells import ScriptError
+from core.util.atomic_file import write_atomic
 from core.util.paths import state_folder
 from sparkrack.drift.findings import Drift
+from sparkrack.drift.history import store_run
 from sparkrack.drift.prometheus import drift_metrics, drill_metrics
 from sparkrack.status.drills import DrillResult, latest_drills
 from sparkrack.status.history import StatusHistoryError
@@ -22,7 +25,9 @@ Warn = Callable[[str], None]
 
 
 def deliver_drift(rack: Rack, made: Drift, warn: Warn) -> None:
-    """Deliver a run of the whole rack, and the kept drills, since their own delivery may have failed."""
+    """Deliver a run of the whole rack, and the kept drills, since their own delivery may have failed. It never changes
+    an exit code.
+    """
     node = delivery.receiver(rack)
     if node is None:
         return
@@ -44,6 +49,23 @@ def local_metrics(rack: Rack, made: Drift, warn: Warn) -> str:
     text = drift_metrics(made, delivery.ran_on())
     # An exporter must not have one series twice.
     return text if delivery.receiver(rack) else text + drill_metrics(_kept_drills(rack.rack, warn), delivery.ran_on())
+
+
+def keep_results(rack: Rack, made: Drift, prom: Path | None, warn: Warn, *, history: bool) -> bool:
+    """Keep the findings of a run, and its metrics in `prom` for a collector; return whether both could be written. What
+    could not is reported as an error.
+    """
+    writes: dict[str, Callable[[], object]] = {"this run": lambda: store_run(made)} if history else {}
+    if prom:
+        writes[str(prom)] = lambda: write_atomic(prom, local_metrics(rack, made, warn), 0o644)
+    failed = False
+    for what, write in writes.items():
+        try:
+            write()
+        except OSError as fault:
+            warn(f"Error: {what} could not be kept: {fault}")
+            failed = True
+    return not failed
 
 
 def _drill_file(drill: DrillResult) -> MetricsFile:

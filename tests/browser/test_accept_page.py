@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,14 +10,18 @@ import pytest
 from core.util.provenance import Origin
 from sparkrack.accept.model import AcceptReport, ClaimResult, HostReading, MachineResult, Result
 from sparkrack.accept.report_html import page
-from tests.browser.browser import MISSING, Browser, browser
-from tests.browser.test_report import COMPARED, CONTRAST
+from tests.browser.browser import MISSING, Browser
+from tests.browser.page_checks import (
+    WIDTHS,
+    check_that_it_can_be_read,
+    check_that_it_fits,
+    check_that_nothing_is_asked_for,
+)
 from tests.unit.verify.reports import HOSTILE
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 
-WIDTHS = (360, 390, 1280)
 LONG = "endless" * 60
 
 
@@ -58,29 +61,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests of this file."""
-    with browser() as started:
-        yield started
-
-
 def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, made: Path) -> None:
-    chromium.complaints()
-    chromium.open(made)
-    assert not [address for address in chromium.requests() if not address.startswith(("file://", "data:"))]
-    assert chromium.run("return document.title").startswith("spark8: "), "a script has run"
+    check_that_nothing_is_asked_for(chromium, made, "spark8: ")
     assert "<script>document.title = 'run'</script>" in chromium.run("return document.body.innerText")
-    assert chromium.complaints() == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_fits_and_the_verdict_is_seen_at_once(chromium: Browser, made: Path, width: int) -> None:
-    chromium.open(made, width, 700)
-    assert chromium.run("return document.documentElement.scrollWidth") <= width
-    inside = "return [...document.querySelectorAll('body *')].filter(one => one.clientWidth)"
-    wide = ".filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.outerHTML.slice(0, 200))"
-    assert chromium.run(f"{inside}{wide}") == []
+    check_that_it_fits(chromium, made, width)
     box = chromium.run("return document.querySelector('h1').getBoundingClientRect().toJSON()")
     assert 0 <= box["top"] < box["bottom"] <= 700
 
@@ -88,12 +76,7 @@ def test_it_fits_and_the_verdict_is_seen_at_once(chromium: Browser, made: Path, 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_can_be_read(chromium: Browser, made: Path, width: int, dark: bool) -> None:
-    chromium.open(made, width, dark=dark)
-    ground = chromium.run("return getComputedStyle(document.body).backgroundColor")
-    assert (sum(map(int, ground[4:-1].split(","))) < 200) is dark, ground
-    texts = chromium.run(CONTRAST)
-    assert len(texts) > 50
-    assert not [text for text in texts if text[0] < COMPARED[text[1]]]
+    check_that_it_can_be_read(chromium, made, width, 50, dark=dark)
 
 
 def test_each_kind_of_result_is_reached_from_the_head(chromium: Browser, made: Path) -> None:

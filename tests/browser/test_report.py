@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,15 @@ import pytest
 from core.model import load
 from core.verify.report import Report
 from core.verify.report_html import Drawing, DrawnLink, page
-from tests.browser.browser import MISSING, Browser, browser, pdf_text
+from tests.browser.browser import MISSING, Browser, pdf_text
+from tests.browser.page_checks import (
+    COMPARED,
+    CONTRAST,
+    WIDTHS,
+    check_that_it_can_be_read,
+    check_that_it_fits,
+    check_that_nothing_is_asked_for,
+)
 from tests.generated import REPOSITORY
 from tests.unit.verify.reports import HOSTILE, example, failed, fine, passed, reported, skipped
 
@@ -31,35 +38,6 @@ LINKS = (
     DrawnLink(("spark2/1", "crs812/qsfp56-dd-1-3"), "100G", "50G", "mismatch", ("mismatch: is at 50G, wanted 100G",)),
 )
 SCENES = ("eight", "proven", "hostile")
-WIDTHS = (1280, 390, 360)
-COMPARED = {"text": 4.5, "large": 3.0}
-"""The least contrast of WCAG 2.1, level AA, by size of the letters."""
-
-CONTRAST = """
-const channel = part => part <= 10 ? part / 3294 : Math.pow((part / 255 + 0.055) / 1.055, 2.4);
-const light = colour => 0.2126 * channel(colour[0]) + 0.7152 * channel(colour[1]) + 0.0722 * channel(colour[2]);
-const parts = text => (text.match(/[0-9.]+/g) || []).map(Number);
-const ground = element => {
-  for (let at = element; at; at = at.parentElement) {
-    const colour = parts(getComputedStyle(at).backgroundColor);
-    if (colour.length === 3 || colour[3] > 0) return colour;
-  }
-  return [255, 255, 255];
-};
-return [...document.querySelectorAll("body *")]
-  .filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim()))
-  .filter(element => element.checkVisibility())
-  .map(element => {
-    const style = getComputedStyle(element);
-    const pair = [light(parts(style.color)), light(ground(element))].sort((one, other) => other - one);
-    const size = parseFloat(style.fontSize), bold = parseInt(style.fontWeight) >= 700;
-    return [(pair[0] + 0.05) / (pair[1] + 0.05), size >= 24 || bold && size >= 18.66 ? "large" : "text",
-            element.tagName + ": " + element.textContent.trim().slice(0, 40)];
-  });
-"""
-"""Every element that shows text itself: its contrast, how large it is, and what it says."""
-
-
 LIGHTNESS = """
 const picture = [...document.querySelectorAll("#picture img")].find(one => one.checkVisibility());
 const canvas = Object.assign(document.createElement("canvas"), {width: 90, height: 30});
@@ -92,23 +70,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: folder / f"{name}.html" for name in SCENES}
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests of this file."""
-    with browser() as started:
-        yield started
-
-
 @pytest.mark.parametrize("name", SCENES)
 def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, pages: dict[str, Path], name: str) -> None:
-    chromium.complaints()
-    chromium.open(pages[name])
-    assert chromium.run("return document.readyState") == "complete"
-    asked = chromium.requests()
-    assert pages[name].as_uri() in asked
-    assert not [address for address in asked if not address.startswith(("file://", "data:"))]
-    assert chromium.run("return document.title").startswith(("spark8:", "two:")), "a script has run"
-    assert chromium.complaints() == []
+    check_that_nothing_is_asked_for(chromium, pages[name], "spark8:", "two:")
 
 
 def test_that_would_be_noticed(chromium: Browser, tmp_path: Path) -> None:
@@ -133,17 +97,11 @@ def test_hostile_words_are_seen_as_they_are(chromium: Browser, pages: dict[str, 
 def test_it_fits_and_the_verdict_is_seen_at_once(
     chromium: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:
-    chromium.open(pages[name], width, 700)
-    assert chromium.run("return window.innerWidth") == width
-    assert chromium.run("return document.documentElement.scrollWidth") <= width
+    check_that_it_fits(chromium, pages[name], width)
     outside = (
         "return [...document.querySelectorAll('header, section')].filter(one => one.scrollWidth > one.clientWidth)"
     )
     assert chromium.run(f"{outside}.map(one => one.id)") == []
-    inside = "return [...document.querySelectorAll('body *')].filter(one => one.clientWidth)"
-    assert (
-        chromium.run(f"{inside}.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.outerHTML)") == []
-    )
     box = chromium.run("return document.querySelector('#verdict h1').getBoundingClientRect().toJSON()")
     assert box["top"] >= 0
     assert box["bottom"] <= 700
@@ -170,13 +128,7 @@ def test_a_failed_check_leads_to_its_words(chromium: Browser, pages: dict[str, P
 @pytest.mark.parametrize("name", SCENES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_can_be_read(chromium: Browser, pages: dict[str, Path], name: str, width: int, dark: bool) -> None:
-    chromium.open(pages[name], width, dark=dark)
-    chromium.run("document.querySelectorAll('details').forEach(one => one.open = true)")
-    ground = chromium.run("return getComputedStyle(document.body).backgroundColor")
-    assert (sum(map(int, ground[4:-1].split(","))) < 200) is dark, ground
-    texts = chromium.run(CONTRAST)
-    assert len(texts) > 80
-    assert not [text for text in texts if text[0] < COMPARED[text[1]]]
+    check_that_it_can_be_read(chromium, pages[name], width, 80, dark=dark)
 
 
 def test_printed_on_paper_it_is_dark_on_white(chromium: Browser, pages: dict[str, Path]) -> None:

@@ -12,8 +12,14 @@ import pytest
 from sparkrack.watch.collect import collect
 from sparkrack.watch.prometheus_api import PrometheusApi, Range
 from sparkrack.watch.report_html import page
-from tests.browser.browser import MISSING, Browser, browser
-from tests.browser.test_report import COMPARED, CONTRAST, WIDTHS
+from tests.browser.browser import MISSING, Browser
+from tests.browser.page_checks import (
+    COMPARED,
+    WIDTHS,
+    check_that_it_can_be_read,
+    check_that_it_fits,
+    check_that_nothing_is_asked_for,
+)
 from tests.unit.roles.watch_history import AWAY, MINUTES, RecordedRack, recorded
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
@@ -112,20 +118,9 @@ def made(pages: dict[int, Path]) -> Path:
     return pages[0]
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser for all tests of this file."""
-    with browser() as started:
-        yield started
-
-
 def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, made: Path) -> None:
-    chromium.complaints()
-    chromium.open(made)
-    assert not [address for address in chromium.requests() if not address.startswith(("file://", "data:"))]
-    assert chromium.run("return document.title") == "two: Look now", "a script has run"
+    check_that_nothing_is_asked_for(chromium, made, "two: Look now")
     assert HOSTILE in chromium.run("return document.body.innerText")
-    assert chromium.complaints() == []
 
 
 @pytest.mark.parametrize("minute", [0, -1, *MINUTES_OF_AN_HOUR, *AFTER_MIDNIGHT])
@@ -133,11 +128,7 @@ def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, made: Path) -> 
 def test_it_fits_and_no_mark_of_an_axis_covers_another(
     chromium: Browser, pages: dict[int, Path], width: int, minute: int
 ) -> None:
-    chromium.open(pages[minute], width, 700)
-    assert chromium.run("return document.documentElement.scrollWidth") <= width
-    inside = "return [...document.querySelectorAll('body *')].filter(one => one.clientWidth && !one.closest('svg'))"
-    wide = ".filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.outerHTML.slice(0, 200))"
-    assert chromium.run(f"{inside}{wide}") == []
+    check_that_it_fits(chromium, pages[minute], width)
     assert chromium.run("return document.querySelectorAll('.plot').length") > 25
     assert chromium.run(OUTSIDE) == []
     assert chromium.run(OVERLAPS) == []
@@ -148,12 +139,7 @@ def test_it_fits_and_no_mark_of_an_axis_covers_another(
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_it_can_be_read(chromium: Browser, made: Path, width: int, dark: bool) -> None:
-    chromium.open(made, width, dark=dark)
-    ground = chromium.run("return getComputedStyle(document.body).backgroundColor")
-    assert (sum(map(int, ground[4:-1].split(","))) < 200) is dark, ground
-    texts = chromium.run(CONTRAST)
-    assert len(texts) > 200
-    assert not [text for text in texts if text[0] < COMPARED[text[1]]]
+    check_that_it_can_be_read(chromium, made, width, 200, dark=dark)
     lines = chromium.run(STROKES)
     assert {kind for _, kind in lines} >= {"line0", "line1", "line2", "limit", "boot"}
     assert not [line for line in lines if line[0] < COMPARED["large"]]

@@ -335,7 +335,7 @@ REFUSED: Mapping[str, tuple[tuple[str, ...], str]] = {
     "a cage of one lane": (("--level", "change", "--spare", "crs812/sfp56-1", "-y"), "no cage sfp56-1 of several"),
     "another switch": (("--level", "change", "--spare", "x/qsfp56-1", "-y"), "rack.yaml has no switch x"),
     "an excluded switch": (("--level", "change", "--spare", SPARE, "-y", "--limit", "nodes"), "not among the selected"),
-    "no answer to the question": (("--level", "change", "--spare", SPARE), "there is no terminal to ask on"),
+    "no answer to the question": (("--level", "change", "--spare", SPARE), "there is no terminal for a prompt"),
 }
 
 

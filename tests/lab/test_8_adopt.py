@@ -62,7 +62,7 @@ ADDED = {
     "fabric": r"(^| )/etc/netplan/(60-sparkrack-fabric|40-cx7)\.yaml",
     "memory": r"sparkrack|: MemoryMin 0 -> |: OOM score of ",
     "docker": r"50-sparkrack\.conf|^/etc/docker/daemon\.json: |docker\.service$|^start docker|joins group docker|"
-    r"^restart docker: it is not known which daemon\.json it was started with$",
+    r"^restart docker\.service: it is not known which daemon\.json it was started with$",
     "lossless": r"sparkrack",
     "rdma": r"sparkrack|^DefaultLimitMEMLOCK: |^net\.ipv4\.conf\.\w+\.arp_(ignore|announce): 0 -> ",
 }

@@ -449,7 +449,7 @@ def test_a_disk_without_room_for_the_cache(node: GateNode, capsys: pytest.Captur
     assert reason.startswith("the disk of /var/cache/sparkrack/serve/qwen/0123 has room for ")
     assert reason.endswith(
         f"GiB, cache is {size / 2**30:.1f}; remove files, such as caches of previous images in "
-        "/var/cache/sparkrack/serve/qwen"
+        "/var/cache/sparkrack/serve/qwen, or write a smaller cache, or cache: none"
     )
 
 

@@ -4,9 +4,6 @@ found() { p=$(command -v "$1") || return 0; printf '%s %s\n' "$1" "$p"; }
 found dockerd; found nvidia-ctk
 command -v dockerd >/dev/null || LC_ALL=C apt-cache policy @PACKAGES@ |
 awk '/^[^ ]/ {n = $1} /^  Candidate: [^(]/ {sub(/:$/, "", n); print "candidate", n}'
-[ ! -L @ENABLED@ ] || echo 'enabled yes'
-for u in @UNITS@; do for d in /etc/systemd/system /run/systemd/system; do
-case "$(readlink "$d/$u")" in /dev/null) echo "masked $d/$u";; esac; done; done
 [ ! -s /var/lib/docker/swarm/docker-state.json ] || echo 'swarm yes'
 if [ -e @CONFIG@ ] || [ -L @CONFIG@ ]; then printf 'stat '; stat -c '%a:%U:%G:%F' @CONFIG@ || exit 9; fi
 pid=

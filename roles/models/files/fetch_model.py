@@ -198,9 +198,11 @@ class FetchProgress:
 class PartFile:
     """What has come of a file that is not complete; its sha256 is computed as it comes."""
 
-    def __init__(self, path: Path, progress: FetchProgress) -> None:
-        """Read what an earlier transfer has left, which makes the file if there is none. Raises FetchError."""
-        self.path, self.progress, self.size = path, progress, 0
+    def __init__(self, path: Path, name: str, progress: FetchProgress) -> None:
+        """Read what an earlier transfer has left, which makes the file if there is none. `name`: of the file in the
+        folder of the model. Raises FetchError.
+        """
+        self.path, self.name, self.progress, self.size = path, name, progress, 0
         self._digest = hashlib.sha256()
         with path.open("a+b") as file:
             file.seek(0)
@@ -219,16 +221,26 @@ class PartFile:
         self.size, self._digest = 0, hashlib.sha256()
 
     def receive(self, source: io.BufferedReader | http.client.HTTPResponse, limit: int) -> None:
-        """Append a stream. Raises FetchError when it has more than `limit` bytes."""
+        """Append a stream. Raises FetchError when it has more than `limit` bytes, and when the disk takes no more."""
         with self.path.open("ab", buffering=0) as into:
             while block := source.read1(BLOCK):  # what is there: a slow line loses less when it is cut
                 limit -= len(block)
                 if limit < 0:
                     raise FetchError("more bytes came than the file has")
-                _write_all(into, block)
-                self._count(block, len(block))
+                self._write(into, block)
 
-    def _count(self, block: bytes, received: int = 0) -> None:
+    def _write(self, into: io.FileIO, block: bytes) -> None:
+        """Write and count a block. A full disk takes a part of it: what is counted is what is in the file."""
+        rest = memoryview(block)
+        while rest:
+            try:
+                written = into.write(rest)
+            except OSError as error:
+                raise FetchError(f"{self.name}: cannot be written: {_reason(error)}") from None
+            self._count(rest[:written], written)
+            rest = rest[written:]
+
+    def _count(self, block: bytes | memoryview, received: int = 0) -> None:
         self._digest.update(block)
         self.size += len(block)
         self.progress.add(len(block), received)
@@ -397,7 +409,7 @@ class Revision:
         part = self.folder.part(path, file.sha256)
         if self.entries[path].get("lfs") and not _holds(self.folder.place(file), file) and not _holds(part, file):
             part.unlink(missing_ok=True)
-            coming = PartFile(part, FetchProgress(file.size))
+            coming = PartFile(part, path, FetchProgress(file.size))
             HubSource({"url": self.base, "token": self.token}).copy(file, coming)
             if coming.sha256 != file.sha256:
                 part.unlink()
@@ -475,7 +487,7 @@ def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: i
                 return DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
     part = folder.part(path, "git")
     part.unlink(missing_ok=True)
-    HubSource({"url": base, "token": token}).copy(unknown, PartFile(part, FetchProgress(size)))
+    HubSource({"url": base, "token": token}).copy(unknown, PartFile(part, path, FetchProgress(size)))
     content = part.read_bytes()
     if _git(content) != blob:
         part.unlink()
@@ -550,7 +562,7 @@ def _one(
     for attempt in range(2):
         if source is None and (not path.exists() or path.stat().st_size < file.size):
             return
-        part = PartFile(path, progress)
+        part = PartFile(path, file.path, progress)
         if source is not None and part.size < file.size:
             source.copy(file, part, recorded=attempt > 0)
         if part.sha256 == file.sha256:
@@ -592,13 +604,6 @@ def _sha256(path: Path, progress: FetchProgress) -> str:
             made.update(block)
             progress.add(len(block))
     return made.hexdigest()
-
-
-def _write_all(into: io.FileIO, block: bytes) -> None:
-    """Write a block; the disk may take it in pieces."""
-    rest = memoryview(block)
-    while rest:
-        rest = rest[into.write(rest) :]
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

@@ -93,7 +93,7 @@ def argv_on_ray(place: RankPlace) -> list[str]:
 def environment(place: RankPlace) -> dict[str, str]:
     """Return the variables of a rank."""
     found = {"VLLM_HOST_IP": str(place.own), "VLLM_NO_USAGE_STATS": "1"}
-    if place.unit.cache and place.ranks > 1:
+    if place.unit.kept_cache and place.ranks > 1:
         found["VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"] = INSIDE_AUTOTUNE
     return found
 

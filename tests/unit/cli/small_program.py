@@ -213,6 +213,7 @@ def _many(runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         with (
             _about(Path(run["folder"])),
             patch.object(command, "has_terminal", (lambda: True) if "keys" in run else prompts.has_terminal),
+            patch.object(command, "require_terminal", (lambda _: None) if "keys" in run else prompts.require_terminal),
             patch.object(RunJournal, "write", _full(run.get("lines", 10**9))),
         ):
             done = CliRunner().invoke(cli, run["words"], input=run.get("keys"))

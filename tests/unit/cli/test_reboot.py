@@ -238,7 +238,7 @@ def test_a_node_is_proven_by_checks_that_apply_right_after_a_boot(
 def test_without_a_terminal_it_restarts_nothing_unless_it_may(rack: Rack) -> None:
     done = CliRunner().invoke(sparkrack, ["reboot", "--rack", str(rack.folder / "rack.yaml")])
     assert done.exit_code == 1
-    assert "there is no terminal to ask on; -y restarts them without a question" in done.output
+    assert "there is no terminal for a prompt; -y restarts them without a question" in done.output
     assert not rack.restarted()
 
 

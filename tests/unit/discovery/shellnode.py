@@ -62,8 +62,8 @@ class ShellNode(SshServer):
             for words, question in questions.items():
                 file = self.folder / f"{tool}-{question}"
                 # `timedatectl` prints what stands behind the unit and the exit status in the answer of the node.
-                told = reported[question].text if question in reported else ""
-                file.write_text(told.partition("\n")[2] if tool == "timedatectl" else told)
+                answer = reported[question].text if question in reported else ""
+                file.write_text(answer.partition("\n")[2] if tool == "timedatectl" else answer)
                 lines.append(f"{'*' if words is None else shlex.quote(words)}) cat {shlex.quote(str(file))} ;;")
             path = self.folder / "bin" / tool
             path.write_text("\n".join([*lines, "*) exit 9 ;;", "esac"]) + "\n")

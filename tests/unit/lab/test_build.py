@@ -127,7 +127,7 @@ def test_a_signal_to_the_lab_ends_its_steps_and_all_but_a_kill_removes_what_is_u
 ) -> None:
     program = (
         "import sys, pathlib\nfrom lab.image import build\nfrom lab.image.debian import run\n"
-        "from lab.open_lab import open_lab\n"
+        "from lab.privileges import open_lab\n"
         "def begin(labs, *_):\n    (labs / 'kernel-x.new').mkdir()\n    run(sys.argv[2:], 'sleeping')\n"
         "build.kernel, build._build = begin, lambda *_: None\n"
         "open_lab(print)\nbuild.base(pathlib.Path(sys.argv[1]), print)\n"

@@ -370,3 +370,19 @@ def test_an_instance_has_the_file_of_its_template() -> None:
     assert unit_file("sparkrack-lossless@enp1s0f0np0.service") == f"{UNITS}/sparkrack-lossless@.service"
     assert unit_file("toy.service") == f"{UNITS}/toy.service"
     assert "lossless-sparkrack-lossless@enP2p1s0f0np0.service" in REMOVED
+
+
+@pytest.mark.parametrize("name", ["docker-docker.service"])
+@pytest.mark.parametrize(
+    ("restart", "message"),
+    [
+        ({}, "reload docker.service: live-restore"),
+        ({"docker.service": "log-driver"}, "restart docker.service: log-driver"),
+    ],
+)
+def test_a_unit_reads_its_files_again_for_a_reason_unless_one_restarts_it(
+    declared: Node, restart: dict[str, str], message: str
+) -> None:
+    again = {"docker.service": "live-restore"}
+    changes = declared.service.differences(declared.state(), restart, reload_reasons=again)
+    assert [event.message for event in changes.events] == [message]

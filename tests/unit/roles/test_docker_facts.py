@@ -10,8 +10,11 @@ import pytest
 
 from core.model import CONTAINER_SLICE, Rack
 from core.ops.host_facts import HostReading
+from core.ops.managed_service import NO_CHANGES
+from core.util.event import Action, EventKind
 from roles.docker import containers, desired, json_edit
-from roles.docker.facts import CONTAINERS, ENGINE, USERS, DockerFacts
+from roles.docker.apply import engine_changes
+from roles.docker.facts import CONTAINERS, ENGINE, UNITS, USERS, DockerFacts
 from roles.docker.options import DockerOptions
 from serving import running_engines as running_units
 from tests.unit.model.racks import SWITCH, changed, loaded
@@ -47,7 +50,8 @@ def command(*words: str) -> str:
 def view(docker: str = "", **changes: Any) -> DockerFacts:
     node = (
         NODE
-        | {"config": NODE[desired.CONFIG], "engine": NODE[ENGINE], "running": "", "users": NODE[USERS], "units": ""}
+        | {"config": NODE[desired.CONFIG], "engine": NODE[ENGINE], "running": "", "users": NODE[USERS], "ranks": ""}
+        | {"units": NODE[UNITS]}
         | changes
     )
     found = {
@@ -56,13 +60,20 @@ def view(docker: str = "", **changes: Any) -> DockerFacts:
         ENGINE: node["engine"],
         CONTAINERS: node["running"],
         USERS: node["users"],
-        running_units.FACT: node["units"],
+        UNITS: node["units"],
+        running_units.FACT: node["ranks"],
     }
     reading = HostReading({key: None if v is None else v.encode() for key, v in found.items()}, {})
     return DockerFacts(reading, rack(docker))
 
 
-STOPPED = "cgroup command start with"
+STOPPED = {"engine": engine(drop="cgroup command start with"), "units": NODE[UNITS].replace("active", "inactive", 1)}
+LOOPS = {**STOPPED, "units": NODE[UNITS].replace("active", "activating", 1)}
+NEW = {
+    "engine": "candidate docker.io\n",
+    "config": None,
+    "units": NODE[UNITS].replace("=loaded", "=not-found").replace("=active", "=inactive").replace("=enabled", "="),
+}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +94,7 @@ STOPPED = "cgroup command start with"
 )
 def test_right(docker: str, changes: dict[str, Any]) -> None:
     seen = view(docker, **changes)
-    assert (seen.right, seen.obstacles, seen.limits, seen.apart) == (True, [], {}, None)
+    assert (engine_changes(seen), seen.obstacles, seen.limits, seen.apart) == (NO_CHANGES, [], {}, None)
 
 
 @pytest.mark.parametrize(
@@ -93,8 +104,9 @@ def test_right(docker: str, changes: dict[str, Any]) -> None:
         ("", {"engine": engine("")}, "restart", "cgroup-parent, exec-opts, log-driver, log-opts max-size"),
         ("", {"engine": engine("{")}, "restart", "it is not known which daemon.json it was started with"),
         ("", {"engine": engine(None)}, "restart", "it is not known"),
-        ("", {"engine": engine(drop=STOPPED)}, "start", "it does not run"),
-        ("", {"engine": "candidate docker.io\n", "config": None}, "start", "it is new"),
+        ("", STOPPED, "start", "it does not run"),
+        ("", LOOPS, "restart", "it does not run"),
+        ("", NEW, "start", "it is new"),
         ("live_restore: true", {}, "reload", "live-restore"),
         ("live_restore: true", {"engine": engine(OLD)}, "restart", "log-opts max-size, live-restore"),
         ("", {"engine": engine(GOOD.replace('"nvidia"', '"other"'))}, "reload", "runtimes nvidia"),
@@ -105,8 +117,36 @@ def test_what_the_engine_needs(docker: str, changes: dict[str, Any], act: str | 
     seen = view(docker, **changes)
     assert seen.act == act
     assert seen.reason.startswith(reason)
-    assert not seen.right
+    events = [event for event in engine_changes(seen).events if event.kind is EventKind.RESTART]
+    assert [(event.action, event.subject, event.detail) for event in events] == (
+        [(Action(act), "docker.service", seen.reason)] if act else []
+    )
+    assert engine_changes(seen) != NO_CHANGES
     assert seen.obstacles == []
+
+
+@pytest.mark.parametrize(
+    ("units", "messages"),
+    [
+        (
+            NODE[UNITS].replace("Reload=no", "Reload=yes", 1),
+            ["reload systemd: it has not read the files of docker.service"],
+        ),
+        (NODE[UNITS].replace("enabled", "masked-runtime", 1), ["unmask docker.service", "enable docker.service"]),
+        (NODE[UNITS][::-1].replace("delbane", "deksam", 1)[::-1], ["unmask containerd.service"]),
+    ],
+)
+def test_an_engine_that_runs_stays_up_when_its_units_are_mended(units: str, messages: list[str]) -> None:
+    assert [event.message for event in engine_changes(view(units=units, running=LIMITED)).events] == messages
+
+
+@pytest.mark.parametrize(
+    ("changes", "ended"), [({}, "1 running container"), ({"running": LIMITED * 2}, "2 running containers")]
+)
+def test_a_restart_names_how_many_containers_it_ends(changes: dict[str, Any], ended: str) -> None:
+    seen = view("restart: always", **({"engine": engine(OLD), "running": LIMITED} | changes))
+    (event,) = engine_changes(seen).events
+    assert event.message == f"restart docker.service: log-opts max-size, which ends {ended}"
 
 
 DIES = "container runs that would die of it (aaaaaaaaaaaa); stop them, or write docker.restart: always"
@@ -122,7 +162,7 @@ DIES = "container runs that would die of it (aaaaaaaaaaaa); stop them, or write 
         ),
         (
             "",
-            {"engine": engine(drop=STOPPED), "running": LIMITED},
+            {**STOPPED, "running": LIMITED},
             f"docker must be started (it does not run), and 1 {DIES}",
         ),
         ("live_restore: true", {"engine": engine(OLD), "running": LIMITED}, DIES),
@@ -157,7 +197,7 @@ def test_obstacles(docker: str, changes: dict[str, Any], says: str) -> None:
     [
         ("restart: always", {"engine": engine(OLD), "running": LIMITED}),
         ("live_restore: true", {"engine": engine(LIVE.replace("50m", "1m")), "running": LIMITED, "config": LIVE}),
-        ("live_restore: true", {"engine": engine(drop=STOPPED), "running": LIMITED, "config": LIVE}),
+        ("live_restore: true", {**STOPPED, "running": LIMITED, "config": LIVE}),
         ("live_restore: true", {"running": LIMITED}),
         ("", {"config": OLD, "running": LIMITED}),
     ],
@@ -176,6 +216,7 @@ def test_containers_that_are_no_obstacle(docker: str, changes: dict[str, Any]) -
         ({"config": '{"a": 1, "a": 2}'}, f'{desired.CONFIG}: "a" is there twice'),
         ({"engine": "dockerd\n"}, "docker-engine: unexpected probe output 'dockerd'"),
         ({"engine": "nonsense x\n"}, "docker-engine: unexpected probe output 'nonsense x'"),
+        ({"units": ""}, "docker-units: docker.socket, containerd.service, docker.service: no answer"),
         ({"engine": engine(command="%")}, "docker-engine: unexpected probe output"),
         ({"engine": engine(stat="644")}, f"{desired.CONFIG}: its mode is unknown: unexpected output '644'"),
         ({"engine": engine(stat="644:root:root:fifo")}, f"{desired.CONFIG}: is a fifo"),
@@ -314,7 +355,7 @@ def test_packages(known: str, packages: list[str]) -> None:
     ("docker", "changes", "act"),
     [
         ("", {"engine": engine(OLD)}, "restart"),
-        ("", {"engine": engine(drop=STOPPED)}, "start"),
+        ("", STOPPED, "start"),
         ("live_restore: true", {}, "reload"),
         ("", {}, None),
     ],
@@ -322,7 +363,7 @@ def test_packages(known: str, packages: list[str]) -> None:
 def test_a_unit_that_runs_is_in_the_way_of_a_start_and_a_restart_alone(
     docker: str, changes: dict[str, Any], act: str | None
 ) -> None:
-    seen = view(docker, **changes, units="/sparkrack.slice/sparkrack-qwen.slice\n")
+    seen = view(docker, **changes, ranks="/sparkrack.slice/sparkrack-qwen.slice\n")
     assert seen.act == act
     if act not in ("start", "restart"):
         assert seen.unit_blockers == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -199,6 +200,25 @@ def test_a_connection_that_ends_early_is_made_again(hub: LoopbackHub, store: Loc
     log = store.fetch(store.job(FILES, hub_source(hub)))
     assert (log[-1], store.contents()) == ("sparkrack: ended 0", FILES)
     assert hub.asked(BIG) == ["", "bytes=70000-"]
+
+
+def test_a_disk_that_takes_half_a_block_is_named_and_no_wrong_file_is_kept(hub: LoopbackHub, store: LocalStore) -> None:
+    hub.pause, hub.pause_after = threading.Event(), 70_000
+    process = store.start(store.job({BIG: FILES[BIG]}, hub_source(hub)), PAUSE=0.5)
+    with process:
+        until(lambda: store.parts() == [70_000], process)
+        # The kernel writes up to the limit, then refuses, as on a full disk.
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100_003, hard))
+        hub.pause.set()
+        until(lambda: store.parts() == [100_003])
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        output, _ = process.communicate(timeout=60)
+    assert store.contents() == {}, output
+    assert output.splitlines()[-2:] == [f"{BIG}: cannot be written: File too large", "sparkrack: ended 1"]
+    log = store.fetch(store.job({BIG: FILES[BIG]}, hub_source(hub)))
+    assert (log[-1], store.contents()) == ("sparkrack: ended 0", {BIG: FILES[BIG]})
+    assert hub.asked(BIG) == ["", "bytes=100003-"]
 
 
 def test_a_hub_without_ranges(hub: LoopbackHub, store: LocalStore) -> None:

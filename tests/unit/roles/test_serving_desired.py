@@ -398,8 +398,16 @@ def test_the_container_of_the_gate_looks_for_what_the_rank_runs(
 
 def test_the_gate_of_a_unit_of_one_node_asks_for_no_fabric() -> None:
     wanted = gate_file(locked(unit(nodes=["n1"], parallel=None)), "n1")
-    assert (wanted["gids"], wanted["echoes"], wanted["proof"], wanted["cache"]) == (None, [], None, None)
+    assert (wanted["gids"], wanted["echoes"], wanted["proof"]) == (None, [], None)
     assert list(wanted["ports"]) == ["8000"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "gib"), [pytest.param({}, 10, id="absent"), ({"cache": "2G"}, 2), ({"cache": "none"}, None)]
+)
+def test_the_gate_asks_for_the_disk_that_what_is_compiled_needs(keys: dict[str, str], gib: int | None) -> None:
+    wanted = gate_file(locked(unit(nodes=["n1"], parallel=None, **keys)), "n1")["cache"]
+    assert (wanted and wanted["bytes"] / 2**30) == gib
 
 
 def test_echoes_go_to_nodes_of_the_unit_that_a_half_reaches() -> None:

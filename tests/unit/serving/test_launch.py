@@ -241,7 +241,7 @@ def test_docker_gets_the_image_by_its_id_and_the_files_of_the_unit() -> None:
     assert "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR" not in alone.environment
     assert alone.environment["TRITON_CACHE_DIR"] == "/cache/triton"
     assert ranks(unit())[0].image == VLLM
-    assert "TRITON_CACHE_DIR" not in ranks(unit())[0].environment
+    assert "TRITON_CACHE_DIR" not in ranks(unit(cache="none"))[0].environment
 
 
 def test_ranks_get_no_settings_of_nccl_from_their_image_unless_files_has_them() -> None:
@@ -286,6 +286,8 @@ def test_the_environment_of_each_engine_is_what_it_reads() -> None:
         "TORCHINDUCTOR_CACHE_DIR": "/cache/inductor",
         "TRITON_CACHE_DIR": "/cache/triton",
         "FLASHINFER_WORKSPACE_BASE": "/cache/flashinfer",
+        # The lock file of a build that was killed would be waited for at each later start.
+        "TORCH_EXTENSIONS_DIR": "/tmp/torch_extensions",  # noqa: S108 - in a container of its own
     }
     nccl = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
     shared = {"HF_HUB_OFFLINE": "1", "MASTER_ADDR": "10.77.0.11", **nccl}
@@ -295,11 +297,12 @@ def test_the_environment_of_each_engine_is_what_it_reads() -> None:
     assert list(worker.environment) == sorted(worker.environment)
     assert ranks(NEMOTRON_8, 8)[7].environment == {
         **shared,
+        **caches,
         "SGLANG_HOST_IP": "10.77.0.18",
         "SGLANG_ENABLE_DEEP_GEMM": "0",
     }
     ray = {"RAY_memory_monitor_refresh_ms": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
-    assert ranks(QWEN_2)[1].environment == {**shared, **own, **ray}
+    assert ranks(QWEN_2)[1].environment == {**shared, **own, **caches, **autotune, **ray}
     assert head.environment["VLLM_HOST_IP"] == "10.77.0.11"
 
 

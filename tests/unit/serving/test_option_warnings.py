@@ -95,18 +95,21 @@ from tests.unit.serving.declared_units import QWEN_SIZE, RECORDS, P, notes, qwen
         ),
         *(
             (
-                {"args": {"compilation-config": config}},
+                {"cache": "none", "args": {"compilation-config": config}},
                 RECORDS,
                 [
                     (
                         f"{P}.args.compilation-config: compiles all custom operations at each start, when the weights "
-                        "leave little memory for it; write cache, like 20G, which keeps what was compiled"
+                        "leave little memory for it; remove cache: none, so that what was compiled is kept"
                     )
                 ],
             )
             for config in ({"custom_ops": ["all"]}, '{"custom_ops": ["all"]}')
         ),
-        ({"cache": "20G", "args": {"compilation-config": {"custom_ops": ["all"]}}}, RECORDS, []),
+        *(
+            ({**cache, "args": {"compilation-config": {"custom_ops": ["all"]}}}, RECORDS, [])
+            for cache in ({}, {"cache": "20G"})
+        ),
         (
             {"memory": 0.5, "fit": {"override": "seen to run"}},
             RECORDS,

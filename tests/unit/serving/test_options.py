@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from core.model.declared_secrets import declared_secrets
 from serving.engines.engine import RANK_OPTIONS
 from serving.engines.option_table import table
+from serving.options import ServedUnit
 from tests.unit.model.serving_racks import (
     VLLM,
     loaded,
@@ -417,3 +419,29 @@ def test_a_lock_file_that_cannot_be_used_is_refused_beside_the_mistakes(tmp_path
     found = refusals(text(qwen(state="sideways")), {"qwen": {}})
     assert len(found) == 2
     assert "rack.lock.json: models.qwen: " in found[1]
+
+
+@pytest.mark.parametrize(
+    ("engine", "kept"),
+    [("vllm", "10G"), ("vllm-ray", "10G"), ("sglang", "10G"), ("llama.cpp", None), ("custom", None)],
+)
+def test_what_an_engine_in_python_compiles_is_kept_unless_the_unit_says_none(engine: str, kept: str | None) -> None:
+    keys: dict[str, Any] = {
+        "name": "one",
+        "engine": engine,
+        "model": "m",
+        "image": "i:1",
+        "version": "1",
+        "nodes": ["n1"],
+    }
+    keys |= {"context": 1024, "api": {"port": 8000}, "memory": 0.5}
+    keys |= {"custom": {"command": ["serve", "--port", "{port}"]}} if engine == "custom" else {}
+    caches = ({}, {"cache": "2G"}, {"cache": "none"})
+    found = [ServedUnit.model_validate({**keys, **cache}).kept_cache for cache in caches]
+    assert found == [kept, "2G", None]
+
+
+@pytest.mark.parametrize("value", ["nothing", "0G", False, "8192G"])
+def test_a_cache_is_a_size_or_none(value: object) -> None:
+    (found,) = refusals(text(qwen(cache=value)))
+    assert re.search(r"(is not an amount of disk|does not fit the disk of a GB10 node); write ", found)

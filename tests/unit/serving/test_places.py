@@ -81,7 +81,7 @@ def sglang(args: dict[str, Any], **keys: Any) -> str:
             f"owner/lora {model('lora-modules')}",
         ),
         (
-            vllm({"generation-config": "/cache/generation"}),
+            vllm({"generation-config": "/cache/generation"}, cache="none"),
             "generation-config",
             f"/cache/generation {place('/cache/generation', 'generation-config')}",
         ),

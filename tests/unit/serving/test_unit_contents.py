@@ -409,9 +409,9 @@ def test_an_exported_unit_has_all_mounts_and_the_program_before(tmp_path: Path, 
     pod = lws._pod(source, 0)["spec"]
     (container,) = pod["containers"]
     names = [one["name"] for one in pod["volumes"]]
-    assert len(names) == len(set(names)) == 7
+    assert len(names) == len(set(names)) == 8
     mounted = {one["mountPath"] for one in container["volumeMounts"]}
-    assert {"/models/qwen", "/models/other", "/workspace/fix", "/workspace/fix.py"} <= mounted
+    assert {"/models/qwen", "/models/other", "/workspace/fix", "/workspace/fix.py", "/cache"} <= mounted
     assert container["args"][:2] == ["sh", "-c"]
     rack = mounting(tmp_path, engine="vllm-ray", before=["sh", "/workspace/fix/run.sh"])
     with pytest.raises(ExportError, match="a cluster of Ray runs no program before the engine"):
