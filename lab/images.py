@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from core.util.project_files import PACKAGES
+from serving.engines.registry import ENGINES
 
-COMMANDS = ("sh", "sleep", "head", "tail", "cat", "ls", "nproc")
+COMMANDS = ("sh", "sleep", "head", "tail", "cat", "ls", "nproc", "mkdir", "rm", "timeout")
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
@@ -38,10 +39,11 @@ JUDGED = ("vllm", "sglang")
 
 
 def _engine_modules() -> list[str]:
-    """Return the paths of the modules and tables by which a stand-in judges its command line."""
+    """Return the paths of the parts of a stand-in, and of what it judges its command line by."""
     folder = PACKAGES / "serving/engines"
     places = (folder, *(folder / name for name in JUDGED))
     found = [path for place in places for pattern in ("*.py", "options.json") for path in place.glob(pattern)]
+    found += (PACKAGES / "lab/engine").glob("*.py")
     return sorted(str(path.relative_to(PACKAGES)) for path in found)
 
 
@@ -159,11 +161,14 @@ def image(name: str, busybox: bytes, size: int, release: EngineRelease | None = 
 def _engine(release: EngineRelease) -> bytes:
     """The layer of an engine."""
     known = {"engine": release.engine, "version": release.version}
+    package = ENGINES[release.engine].package
+    metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: {release.version}\n"
     files = {
         **dict(_interpreter(release.python)),
         **{place: text.encode() for place, text in ENGINE_TEXTS.items()},
         **{place: (PACKAGES / path).read_bytes() for place, path in ENGINE_FILES.items()},
         f"{ENGINE}/release.json": json.dumps(known).encode(),
+        f"usr/lib/python3.11/{package}-{release.version}.dist-info/METADATA": metadata.encode(),
     }
     links = {
         "bin/vllm": f"/{ENGINE}/engine_standin.py",

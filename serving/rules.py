@@ -13,7 +13,7 @@ from core.model.cabling import Cabling, Leg
 from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
 from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
 from core.model.image_names import image_name
-from core.model.model_lock import ModelRecord, revision_to_list
+from core.model.model_lock import ModelRecord
 from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
 from core.model.schema import Rack
@@ -141,7 +141,7 @@ def _unit(
     refused = [*_environment(unit), *unprovable(unit, len(unit.ranks(partial.nodes)))]
     yield from refused
     paths = {problem.path for problem in (*options, *refused)}
-    present = _present_records(partial, unit)
+    present = {name: partial.records[name] for name in mounted_models(unit) if name in partial.records}
     yield from (problem for problem in unservable(unit, partial.models, present) if problem.path not in paths)
     yield from unfit_probe(unit)
     yield from _ports(partial, serving, unit)
@@ -161,14 +161,6 @@ def _unit(
         yield from declared_fit.rules(unit, present.get(unit.model), found)
     elif record and found:
         yield from _fit(partial, unit, record, found)
-
-
-def _present_records(partial: PartialRack, unit: ServedUnit) -> Mapping[str, ModelRecord]:
-    """Return the records of the models of a unit that are of what the rack file declares: others are made anew."""
-    known = ((name, partial.models.get(name), partial.records.get(name)) for name in mounted_models(unit))
-    return {
-        name: record for name, model, record in known if model and record and revision_to_list(model, record) is None
-    }
 
 
 def _secret_files(serving: ServingOptions) -> set[pathlib.Path]:

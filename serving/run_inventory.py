@@ -280,7 +280,7 @@ def ready_units(state: State, rack: Rack) -> ServingSurvey:
 def _read_survey(state: State, rack: Rack) -> ServingSurvey:
     lock = lock_path(rack.source)
     try:
-        pins, records = image_lock.read(lock), model_lock.read(lock)
+        pins, records = image_lock.read(lock), model_lock.read_declared(lock, rack.models)
     except ConfigError as error:
         raise ValueError(str(error)) from None
     views = facts_of_nodes(state, rack, "serving", lambda _, reading: ServingFacts(reading).whole())

@@ -195,7 +195,7 @@ def test_the_programs_are_those_of_this_release(
 def test_the_files_are_those_of_the_rack(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """Content, mode and owner of each file of each unit, from rack.yaml and its lock file."""
     lock = lock_path(rack.source)
-    pins, records = image_lock.read(lock), model_lock.read(lock)
+    pins, records = image_lock.read(lock), model_lock.read_declared(lock, rack.models)
     files: list[ManagedFile] = []
     for unit in _units(rack, node):
         blockers = desired.blockers(rack, unit, pins, records)
@@ -479,7 +479,7 @@ def test_an_all_reduce_over_the_ranks_is_as_fast_as_their_links(
     if not bandwidth:
         pytest.skip("an all-reduce is measured with --bandwidth: it fills the fabric for some seconds")
     lock = lock_path(rack.source)
-    pins, records = image_lock.read(lock), model_lock.read(lock)
+    pins, records = image_lock.read(lock), model_lock.read_declared(lock, rack.models)
     faults, unknown = [], []
     for unit in units:
         name = f"{node.name}: unit {unit.name}"

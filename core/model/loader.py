@@ -214,7 +214,7 @@ def _validate(
     problems += validation.check(
         dataclasses.replace(
             partial,
-            records=recorded.records,
+            records=model_lock.declared(partial.models, recorded.records),
             image_ids=recorded.image_ids,
             locked=recorded.roles,
         )

@@ -114,6 +114,25 @@ def read(path: Path) -> dict[str, ModelRecord]:
     return {name: _entry_to_record(path, name, entry) for name, entry in lock_file.read_section(path, "models").items()}
 
 
+def declared(models: Mapping[str, Model], records: Mapping[str, ModelRecord]) -> dict[str, ModelRecord]:
+    """Return the records that are of what a rack file declares; the others are made anew before a model is delivered.
+
+    Args:
+        models: the models of the rack file by name.
+        records: those of the lock file.
+    """
+    return {
+        name: records[name]
+        for name, model in models.items()
+        if name in records and revision_to_list(model, records[name]) is None
+    }
+
+
+def read_declared(path: Path, models: Mapping[str, Model]) -> dict[str, ModelRecord]:
+    """Read the records that are of what a rack file declares; see `declared`. Raises ConfigError."""
+    return declared(models, read(path))
+
+
 def write(path: Path, records: Mapping[str, ModelRecord]) -> None:
     """Replace the models of the lock file. Raises OSError, ConfigError."""
     lock_file.write_section(path, "models", {name: _record_to_entry(record) for name, record in records.items()})

@@ -112,7 +112,9 @@ def _serving(file: Path, rack: Rack) -> list[str]:
     if not served_units(rack):
         return []
     lock = lock_path(rack.source)
-    notes = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock))
+    notes = serving_rules.notes(
+        rack, model_lock.read_declared(lock, rack.models), calibration.read(lock), image_lock.known_ids(lock)
+    )
     return [f"{position(file, note.path)}: {note.what}; {note.right}" for note in notes]
 
 

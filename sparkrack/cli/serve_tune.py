@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from core.util.command_error import CommandError
-from core.util.tables import print_whole
+from core.util.tables import print_sentence, print_whole
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option, unit_argument
 from sparkrack.serving.tune_ledger import TuneLedger
@@ -70,7 +70,7 @@ def tune(unit: str, tries: tuple[str, ...], resume: bool, dry: bool, yes: bool, 
         if not yes:
             screen.require_consent("Do this?")
         ledger = work.run(wanted, earlier)
-    _show(ledger)
+    print_ledger(ledger, Console(highlight=False))
     if not ledger.is_done:
         next_step(["sparkrack", "serve", "tune", unit, "--resume"], "tries what is left", rack=rack)
     sys.exit(0 if ledger.is_done else 1)
@@ -81,22 +81,31 @@ def _plan(unit: str, found: Sequence[Candidate], expected: str) -> list[str]:
     return [f"tune unit {unit}, which does not serve its clients meanwhile: {expected}", *values]
 
 
-def _show(ledger: TuneLedger) -> None:
-    """Print how each value was judged."""
+def print_ledger(ledger: TuneLedger, console: Console) -> None:
+    """Print how each value was judged: a table that a terminal of 80 columns has room for, then the reasons."""
     table = Table(box=None, pad_edge=False)
-    for title in ("value", "tokens/s of each run", "start", "memory left", "judged"):
+    for title in ("value", "tokens/s", "start", "memory left", "judged"):
         table.add_column(title, justify="right" if title in ("start", "memory left") else "left", no_wrap=True)
+    reasons: list[str] = []
     for one in ledger.judged:
+        value = f"{one.key}={shown_value(one.value)}" if one.key else "as declared"
         table.add_row(
-            f"{one.key}={shown_value(one.value)}" if one.key else "as declared",
-            " ".join(f"{speed:.2f}" for speed in one.tokens_s) or "-",
+            value,
+            " ".join(map(_shown_speed, one.tokens_s)) or "-",
             "-" if one.start_s is None else f"{one.start_s:.0f} s",
             "-" if one.memory_left is None else f"{one.memory_left:.1f} GiB",
-            ": ".join(filter(None, (one.verdict, one.cause, one.reason))),
+            f"{one.verdict}: {one.cause}" if one.cause else one.verdict,
         )
-    print_whole(Console(highlight=False), table)
-    for tried in ledger.open_tries:
-        click.echo(f"{tried}: not tried")
+        if one.reason:
+            reasons.append(f"{value}: {one.reason}")
+    print_whole(console, table)
+    for sentence in (*reasons, *(f"{tried}: not tried" for tried in ledger.open_tries)):
+        print_sentence(console, sentence)
     if ledger.ended and ledger.ended.reason:
         click.echo(f"ended: {ledger.ended.reason}", err=True)
     click.echo(f"ledger: {ledger.path}")
+
+
+def _shown_speed(tokens_s: float) -> str:
+    """Return tokens a second with three digits at least."""
+    return f"{tokens_s:.{0 if tokens_s >= 100 else 1 if tokens_s >= 10 else 2}f}"

@@ -35,11 +35,12 @@ FOLDER = "/tmp/sparkrack-bench"  # noqa: S108 - of the container, where only roo
 """Folder in the container for what the tool writes."""
 READY = ("ready", "busy")
 """States of a unit that answers."""
+# The sh of busybox takes an empty process ID for 0, its own group.
 PREPARE = f"""\
-if kill -0 "$(cat {FOLDER}/pid 2>/dev/null)" 2>/dev/null; then echo running; exit 0; fi
+if [ -s {FOLDER}/pid ] && kill -0 "$(cat {FOLDER}/pid)" 2>/dev/null; then echo running; exit 0; fi
 rm -rf {FOLDER} && mkdir -m 700 {FOLDER} && echo prepared"""
 CLEAN_UP = f"""\
-kill "$(cat {FOLDER}/pid 2>/dev/null)" 2>/dev/null
+[ ! -s {FOLDER}/pid ] || kill "$(cat {FOLDER}/pid)" 2>/dev/null
 rm -rf {FOLDER}"""
 
 

@@ -62,7 +62,7 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
         raise CommandError(f"{ENGINES[unit.engine].title} prints no memory that is read here; declare overhead")
     nodes = unit.ranks(rack.nodes)
     lock = lock_file.lock_path(rack.source)
-    records = model_lock.read(lock)
+    records = model_lock.read_declared(lock, rack.models)
     record, image = records.get(unit.model), image_lock.known_ids(lock).get(unit.image)
     if record is None or image is None:
         missing = f"record of {unit.model}" if record is None else f"ID of the image {unit.image}"

@@ -95,7 +95,11 @@ def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None)
         node_count: another number of nodes than that of each unit, with its usual split; None for their own.
     """
     lock = lock_file.lock_path(rack.source)
-    records, calibrations, images = model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock)
+    records, calibrations, images = (
+        model_lock.read_declared(lock, rack.models),
+        calibration.read(lock),
+        image_lock.known_ids(lock),
+    )
     reserved = reserved_gib(lambda key: getattr(rack, key))
     return ServeUnitsRecord(
         file=str(rack.source),
@@ -288,7 +292,7 @@ def recorded_model(rack: Rack, name: str) -> tuple[ModelShape, float | None]:
         known = f"its models are {', '.join(rack.models)}" if rack.models else "it has no models"
         raise CommandError(f"{rack.source} has no model {printable_line(name)}; {known}")
     lock = lock_file.lock_path(rack.source)
-    record = model_lock.read(lock).get(name)
+    record = model_lock.read_declared(lock, rack.models).get(name)
     if record is None:
         raise CommandError(f"{lock} has no record of {name}; `sparkrack apply` fetches the model and records it")
     return record_shape(name, record), weight_size(record)

@@ -239,7 +239,9 @@ def _files(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus) -> dict[str,
         }
     lock = lock_path(rack.source)
     try:
-        declared = declared_version(locked_unit(rack, unit, image_lock.read(lock), model_lock.read(lock)))
+        declared = declared_version(
+            locked_unit(rack, unit, image_lock.read(lock), model_lock.read_declared(lock, rack.models))
+        )
     except ValueError as fault:
         return {"files_unknown": printable_line(str(fault))}
     if answer.version == declared:

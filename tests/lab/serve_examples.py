@@ -33,7 +33,7 @@ from ruamel.yaml import YAML
 
 from core.model import Rack, load
 from core.model.selection import ROLES
-from lab.engine_standin import content_digest
+from lab.engine.model_files import content_digest
 from lab.images import ENGINE, target
 from serving.container_paths import INSIDE_MODELS
 from serving.engines.engine import RAY_PORT
@@ -64,7 +64,7 @@ with urllib.request.urlopen(urllib.request.Request(sys.argv[1], body, headers), 
 DIGEST = f"""\
 import sys
 sys.path.insert(0, "/{ENGINE}")
-from engine_standin import content_digest
+from lab.engine.model_files import content_digest
 print(content_digest(sys.argv[1]))
 """
 """Prints in a container the digest of a file or a folder there."""

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from lab import namespace as ns
-from lab.engine_standin import CHAT_ANSWER
+from lab.engine.api import CHAT_ANSWER
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 pytestmark = pytest.mark.soak(turn=5)

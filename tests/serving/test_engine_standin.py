@@ -22,6 +22,8 @@ import pytest
 from core.util.project_files import PACKAGES
 from lab.images import ENGINE as INSIDE
 from lab.images import ENGINE_FILES
+from serving.engines.bench_tool import BenchCase, BenchTarget
+from serving.engines.vllm.bench import BENCH
 from tests.contact.nodes import free_port
 from tests.serving.engines import ENGINE
 from tests.serving.serving_rack import PATIENCE, freeze
@@ -276,3 +278,21 @@ def test_a_node_of_ray_ends_when_its_head_is_gone_or_when_asked(image: ImageEngi
     else:
         node.terminate()
     assert node.wait(PATIENCE) == (1 if ending == "head" else 0)
+
+
+@pytest.mark.parametrize("image", [VLLM], indirect=True)
+def test_the_measuring_tool_of_an_image_measures_its_engine(image: ImageEngine) -> None:
+    image.start("engine_standin.py", "serve", "toy", "--port", str(image.api), STANDIN_TUNED="0.2", VLLM_API_KEY="sk-q")
+    wait(lambda: image.ask("/health")[0] == 200)
+    target = BenchTarget(VLLM[1], f"http://127.0.0.1:{image.api}", "/models/toy", "toy", {})
+    case, result = BenchCase(concurrency=2, input_tokens=1024), image.folder / "result.json"
+    command = BENCH.command(target, case, str(result), seed=1)
+    assert image.start("engine_standin.py", *command[1:], OPENAI_API_KEY="sk-q").wait(PATIENCE) == 0
+    figures = BENCH.figures(result.read_text(), case)
+    assert figures.ttft_median_ms >= 200, "each answer takes 0.2 s"
+    assert figures.output_throughput <= case.concurrency * case.output_tokens / 0.2
+    refused = image.start("engine_standin.py", *command[1:], OPENAI_API_KEY="sk-wrong")
+    assert (refused.communicate(timeout=PATIENCE)[1].strip(), refused.returncode) == (
+        "no request was answered: HTTP Error 401: Unauthorized",
+        1,
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab import engine_standin
+from lab.engine.start_lines import PHASES
 from serving.engines.registry import ENGINES
 from tests.serving.serve_modules import serve_agent, serve_lifecycle, serve_phases, serve_unit
 from tests.serving.stepped_unit import SteppedUnit, gating, report
@@ -121,12 +121,12 @@ def test_the_lines_of_llama_cpp_tell_what_it_has(tmp_path: Path) -> None:
     assert found.read() == {"container": (0.0, 2.0), "weights": (3.0, 33.5), "answer": (33.6, None)}
 
 
-@pytest.mark.parametrize("engine", sorted(engine_standin.PHASES))
+@pytest.mark.parametrize("engine", sorted(PHASES))
 def test_the_stand_in_prints_what_the_engine_is_known_to_print(engine: str) -> None:
     """Each mark of an engine has a line of the stand-in, but for a begin that the seconds of its end tell."""
     marks = ENGINES[engine].phases
-    assert set(engine_standin.PHASES[engine]) == set(marks) - {"answer"}
-    for phase, (begin, end) in engine_standin.PHASES[engine].items():
+    assert set(PHASES[engine]) == set(marks) - {"answer"}
+    for phase, (begin, end) in PHASES[engine].items():
         assert re.search(marks[phase]["end"], end), phase
         assert not begin or re.search(marks[phase]["begin"], begin), phase
 

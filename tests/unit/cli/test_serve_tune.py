@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from sparkrack.cli.main import sparkrack
+from sparkrack.cli.serve_tune import print_ledger
 from sparkrack.serving import bench_record
+from sparkrack.serving.tune_ledger import TrialJudged, TriedValue, TuneBegun, TuneLedger
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.cli.test_serve_bench import Head
 from tests.unit.model.serving_racks import unit
@@ -105,3 +110,40 @@ def test_the_rack_file_of_a_trial_is_not_tuned(rack: ServeRack) -> None:
     assert done.exit_code == 1, done.output
     assert f"{trial}: is the rack file of a trial; name the file beside it" in done.stderr
     assert trial.read_bytes() == rack.file.read_bytes()
+
+
+def test_the_end_fits_a_terminal_of_80_columns(tmp_path: Path) -> None:
+    """The table has what is compared; a reason, which may be long, is a sentence below it."""
+    key, before = "env.NCCL_MIN_NCHANNELS", (17.05, 16.98, 17.01)
+    begun = TuneBegun(
+        schema="sparkrack.serve-tune/1",
+        rack="pair",
+        file="rack.yaml",
+        revision="",
+        unit="qwen",
+        image="x:1",
+        nodes=("n0", "n1"),
+        tries=tuple(TriedValue(key=key, value=value) for value in ("2", "4", "8")),
+    )
+    reason = "n0 (rank 0) ended without being asked to, exit code 137; n0: sparkrack-memory-guard: 2.9 GiB, ended every"
+    lines = (
+        begun,
+        TrialJudged(verdict="baseline", tokens_s=before, start_s=412.3, memory_left=11.4),
+        TrialJudged(key=key, value="2", verdict="kept", reason="+7.1 %", tokens_s=(18.2, 18.3, 18.2), start_s=401.0),
+        TrialJudged(key=key, value="4", verdict="failed", cause="memory", reason=reason, memory_left=2.94),
+    )
+    written = StringIO()
+    with redirect_stdout(written):
+        console = Console(file=written, width=80, force_terminal=True, color_system=None, highlight=False)
+        print_ledger(TuneLedger(tmp_path / "l", lines), console)
+    shown = [line.rstrip() for line in written.getvalue().splitlines()]
+    assert shown[:4] == [
+        "value                     tokens/s        start  memory left  judged",
+        "as declared               17.1 17.0 17.0  412 s     11.4 GiB  baseline",
+        f"{key}=2  18.2 18.3 18.2  401 s            -  kept",
+        f"{key}=4  -                   -      2.9 GiB  failed: memory",
+    ]
+    assert shown[4] == f"{key}=2: +7.1 %"
+    assert shown[5].startswith(f"{key}=4: n0 (rank 0) ended without being asked to")
+    assert f"{key}=8: not tried" in shown
+    assert max(map(len, shown[:-1])) <= 80

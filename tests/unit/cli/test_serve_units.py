@@ -75,7 +75,7 @@ def test_the_overhead_is_measured_or_declared_or_a_default(
 
 
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "another model": ({}, {"source": "o/other"}, "it was measured with the model o/other, now o/m"),
+    "another model": ({}, {"source": "o/other"}, "it was measured with the model o/other, now owner/qwen"),
     "another revision": (
         {},
         {"revision": "f" * 40},

@@ -84,6 +84,8 @@ def test_an_engine_has_python_and_the_stand_in_of_its_program(tmp_path: Path) ->
     assert made.id != plain.id
     assert engine["bin/vllm"].linkname == "/opt/engine/engine_standin.py"
     assert engine["opt/engine/engine_standin.py"].mode == 0o755
+    assert {"opt/engine/lab/engine/api.py", "opt/engine/serving/engines/vllm/options.json"} <= engine.keys()
+    assert "usr/lib/python3.11/vllm-0.19.1.dist-info/METADATA" in engine, "importlib.metadata tells the version"
     assert engine[f"{LIBRARIES}/libc.so.6"].isreg()
     assert {"usr/lib/python3.11/json/a.py", "usr/lib/python3.11/x.so"} <= engine.keys()
     assert "usr/lib/python3.11/site.py" not in engine, "a file of this machine"

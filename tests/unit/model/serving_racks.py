@@ -22,7 +22,7 @@ VLLM, SGLANG = "nvcr.io/nvidia/vllm:26.04-py3", "scitrera/dgx-spark-sglang:0.5.1
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 IMAGE_ID = "sha256:" + "ab" * 32
 MEASURED_WITH: dict[str, Any] = {
-    "source": "o/m",
+    "source": "owner/qwen",
     "revision": COMMIT,
     "image": IMAGE_ID,
     "quantization": "",
@@ -93,7 +93,7 @@ def text(units: Mapping[str, Any], hosts: str = "", port: int | None = None, **s
 
 
 def record(config: str = "", weights: int = 0, **changes: object) -> dict[str, Any]:
-    """The record of a model in the lock file, with a configuration of tests/unit/serving/engines/model_configs.
+    """The record of a model in the lock file, without its source, with a configuration of CONFIGS.
 
     `weights`: bytes of its weight files, none if 0. `changes`: other values of config.json.
     """
@@ -104,11 +104,12 @@ def record(config: str = "", weights: int = 0, **changes: object) -> dict[str, A
     half = {"size": weights // 2, "sha256": "0" * 64}
     files = {f"model-{part}-of-2.safetensors": half for part in (1, 2)} if weights else {}
     files["config.json"] = {"size": 1, "sha256": "0" * 64}
-    return {"source": "o/m", "revision": COMMIT, "files": files, "configurations": texts}
+    return {"revision": COMMIT, "files": files, "configurations": texts}
 
 
 def put(folder: Path, file: str, models: Records = None, units: Records = None) -> Path:
-    """Write a rack file, and its lock file if it has records; return the path of the rack file.
+    """Write a rack file, and its lock file if it has records; return the path of the rack file. A record without a
+    source is of what the rack file declares.
 
     What was measured (`units`) was measured with an image, so that then the lock file has its ID.
     """
@@ -116,9 +117,17 @@ def put(folder: Path, file: str, models: Records = None, units: Records = None) 
     path.write_text(file)
     if models is not None:
         pins = {image: {"digest": None, "id": IMAGE_ID} for image in (VLLM, SGLANG)} if units else {}
-        lock = {"images": pins, "models": dict(models), **({"units": dict(units)} if units else {})}
+        declared = YAML(typ="safe", pure=True).load(file).get("models", {})
+        made = {name: {**_declared_source(declared.get(name, {})), **entry} for name, entry in models.items()}
+        lock = {"images": pins, "models": made, **({"units": dict(units)} if units else {})}
         (folder / "rack.lock.json").write_text(json.dumps(lock))
     return path
+
+
+def _declared_source(model: Mapping[str, Any]) -> dict[str, Any]:
+    """What the record of a model has of its source."""
+    chosen = {"chosen": model["files"]} if "files" in model else {}
+    return {"source": model.get("source"), "requested": model.get("revision"), **chosen}
 
 
 def loaded(file: str, models: Records = None, units: Records = None) -> Rack:

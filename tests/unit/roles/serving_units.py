@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from core.model import load
@@ -24,7 +25,7 @@ RECORD = ModelRecord(
     (ModelFile("model-1-of-2.safetensors", 3 << 30, "0" * 64), ModelFile("config.json", 700, "0" * 64)),
     {},
 )
-RECORDS = {"qwen": RECORD, "nemotron": RECORD}
+RECORDS = {name: replace(RECORD, source=f"owner/{name}") for name in ("qwen", "nemotron")}
 KEY, LEASE = "sk-quiet-horse-1234567890", "0f" * 32
 
 

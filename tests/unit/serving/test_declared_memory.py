@@ -7,16 +7,20 @@ from typing import Any
 
 import pytest
 
+from core.model import load
 from serving.engines.memory_fit import Parallel
 from serving.engines.model_shape import read
 from serving.fit import unit_fit
 from serving.options import served_units
+from sparkrack.check.check_rack_file import check_rack_file
+from sparkrack.serving.check_units import check_units
 from tests.unit.model.serving_racks import (
     CONFIGS,
     MEASURED_WITH,
     SGLANG,
     loaded,
     machines,
+    put,
     record,
     refusals,
     text,
@@ -91,6 +95,24 @@ def test_a_model_that_does_not_fit_is_refused_with_the_sum() -> None:
         )
     ]
     assert refusals(text(qwen(**keys, fit={"override": "seen to run"}), machines(4)), large) == []
+
+
+@pytest.mark.parametrize("change", [{"source": "owner/before"}, {"chosen": ["*.gguf"]}, {"requested": "v1"}])
+def test_a_record_of_what_rack_yaml_declared_before_refuses_nothing_and_counts_for_no_sum(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    """`sparkrack apply` lists the files of the model again, which a refusal would prevent."""
+    large = record("Qwen3-235B-A22B", 900 * 10**9)
+    file = text(qwen())
+    assert any("weights 419.1" in line for line in refusals(file, {"qwen": large}))
+    assert refusals(file, {"qwen": {**large, **change}}) == []
+    path = put(tmp_path, file, {"qwen": {**large, **change}})
+    (found,) = check_units(load(path), served_units(load(path)).values(), None).units
+    assert (found.fits, found.weights) == ("unknown", None)
+    assert any(
+        "whether qwen fits, and divides by the split, is unknown: the lock file has no record of it" in line
+        for line in check_rack_file(path).warnings
+    )
 
 
 def test_a_share_that_is_too_small_names_the_one_that_is_enough() -> None:

@@ -416,7 +416,7 @@ def test_sglang_takes_no_size_of_a_cache() -> None:
 
 
 def test_a_lock_file_that_cannot_be_used_is_refused_beside_the_mistakes(tmp_path: Path) -> None:
-    found = refusals(text(qwen(state="sideways")), {"qwen": 5})
+    found = refusals(text(qwen(state="sideways")), {"qwen": {}})
     assert len(found) == 2
     assert "rack.lock.json: models.qwen: " in found[1]
 

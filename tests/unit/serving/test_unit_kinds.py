@@ -332,7 +332,7 @@ def test_the_dimension_is_the_hidden_size_of_the_lock_file_unless_something_may_
 def test_a_model_that_cannot_give_what_the_kind_asks_for_is_refused(architecture: str, kind: str, right: str) -> None:
     texts = {"config.json": json.dumps({"architectures": [architecture]})}
     files = {"config.json": {"size": 1, "sha256": "0" * 64}}
-    values = {"source": "o/m", "revision": COMMIT, "files": files, "configurations": texts}
+    values = {"revision": COMMIT, "files": files, "configurations": texts}
     expected = f"{P}.kind @ kind: qwen is a {architecture}, which gives no answer of kind {kind}; write kind: {right}"
     assert refusals(vllm(kind=kind), {"qwen": values}) == ([expected] if right else [])
     overridden = vllm({"hf-overrides": '{"architectures": ["X"]}'}, kind=kind)
