@@ -55,10 +55,19 @@ def _most(_context: click.Context, _option: click.Parameter, values: tuple[str, 
 @click.option("--tools", default=",".join(NAMES), show_default=True, callback=_names, help="What is compared.")
 @click.option("--up-to", "most", multiple=True, callback=_most, help="TOOL=HOSTS: that tool with no more than these.")
 @click.option(
+    "--answer-after",
+    "after",
+    type=click.FloatRange(0, 10),
+    metavar="SECONDS",
+    help="Measure as well, without changes, targets that answer from a record after so long and use no CPU here.",
+)
+@click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=CACHE / "last", help="For what came out."
 )
 @click.option("--docs", is_flag=True, help="Put the results into docs/evidence/bench.md as well.")
-def main(hosts: list[int], rounds: int, tools: list[str], most: dict[str, int], out: Path, docs: bool) -> None:
+def main(
+    hosts: list[int], rounds: int, tools: list[str], most: dict[str, int], after: float | None, out: Path, docs: bool
+) -> None:
     """Bring the same targets to the same state by sparkrack and by others, and compare what that costs.
 
     \b
@@ -74,7 +83,7 @@ def main(hosts: list[int], rounds: int, tools: list[str], most: dict[str, int], 
         root, others = image.root(CACHE, _say), image.others(CACHE, _say)
         out.mkdir(parents=True, exist_ok=True)
         found = report.Results(machine=report.machine(root, others), runs=[])
-        what = {"hosts": hosts, "rounds": rounds, "tools": tools, "most": most}
+        what = {"hosts": hosts, "rounds": rounds, "tools": tools, "most": most, "after": after}
         _run({**what, "root": str(root), "others": str(others)}, found, out)
         report.write(found, out, others)
         if docs:

@@ -22,7 +22,9 @@ class Tool:
     """One tool that reaches the desired state, or a part of the work.
 
     `changed` parses the number of changed hosts from the output of the command, None where it does not report it.
-    `brings`: it can begin with a factory-fresh target; otherwise it is measured after the tool that it names.
+    `brings`: it can begin with a factory-fresh target; otherwise it is measured after the tool that it names. `ends`:
+    its exit codes where it did its work. `asks_alike`: without changes it asks a host nothing, or what others of them
+    ask.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Tool:
     changed: Callable[[str], int | None]
     brings: bool = True
     after: str = "sparkrack"
+    ends: frozenset[int] = frozenset({0})
+    asks_alike: bool = False
 
 
 def environment(place: BenchmarkFixture) -> dict[str, str]:
@@ -112,16 +116,22 @@ def nothing(output: str) -> None:
 
 
 STOCK = str(HERE / "stock")
+VERIFIED = ("--only", "access", "--only", "memory", "--only", "rdma")
+"""The roles of the bench's deploy file."""
 TOOLS = (
     Tool(
         "sparkrack",
         "sparkrack, by pyinfra deploy.py",
         _pyinfra("inventory.py", "benchmarks/deploy.py", "--limit", "nodes"),
         results,
+        asks_alike=True,
     ),
     Tool("apply", "sparkrack apply -y", _ours("apply", "-y"), applied),
-    Tool("plan", "sparkrack plan", _ours("plan"), nothing, brings=False),
-    Tool("drift", "sparkrack drift", _ours("drift"), nothing, brings=False),
+    Tool("plan", "sparkrack plan", _ours("plan"), nothing, brings=False, asks_alike=True),
+    Tool("drift", "sparkrack drift", _ours("drift"), nothing, brings=False, asks_alike=True),
+    # A target has no fabric, systemd or GPU, so that both find faults, which they report as on any node.
+    Tool("status", "sparkrack status", _ours("status"), nothing, brings=False, ends=frozenset({0, 1, 2})),
+    Tool("verify", "sparkrack verify", _ours("verify", *VERIFIED), nothing, brings=False, ends=frozenset({2})),
     Tool("stock", "stock pyinfra operations", _pyinfra(f"{STOCK}/inventory.py", f"{STOCK}/deploy.py"), results),
     Tool("mitogen", "Ansible with mitogen", _mitogen, recap),
     Tool("ansible", "Ansible with pipelining", _ansible, recap),
@@ -131,6 +141,7 @@ TOOLS = (
         _pyinfra("inventory.py", "benchmarks/connect.py", "--limit", "nodes"),
         nothing,
         brings=False,
+        asks_alike=True,
     ),
     Tool("ssh", "ssh true, in parallel", _ssh, nothing, brings=False),
 )

@@ -1,9 +1,10 @@
 """Run one command and measure it: process 1 of a separate process namespace, so that no process escapes.
 
-`python -m benchmarks.measure RESULT LOG SECONDS COMMAND...` writes {"exit", "wall", "cpu", "peak"} to RESULT: seconds
-from start to end of the command, seconds of user and system time of all its processes (including those that it leaves
-behind, which are ended), and the largest proportional set size observed of all of them together, in bytes. The output
-of the command goes to LOG; SECONDS is its time limit.
+`python -m benchmarks.measure RESULT LOG SECONDS COMMAND...` writes {"exit", "wall", "cpu", "peak", "idle"} to RESULT:
+seconds from start to end of the command, seconds of user and system time of all its processes (including those that it
+leaves behind, which are ended), the largest proportional set size observed of all of them together, in bytes, and the
+seconds that the cores of the machine were idle meanwhile. The output of the command goes to LOG; SECONDS is its time
+limit.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ def main(result: Path, log: Path, seconds: float, command: list[str]) -> None:
     done = threading.Event()
     watcher = threading.Thread(target=_watch, args=(peak, done))
     with log.open("wb") as out:
-        begin = time.perf_counter()
+        begin, idle = time.perf_counter(), idle_seconds()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         watcher.start()
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             code = None
-        wall = time.perf_counter() - begin
+        wall, idle = time.perf_counter() - begin, idle_seconds() - idle
     done.set()
     watcher.join()
     _end_the_rest()
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found = {"exit": code, "wall": wall, "cpu": used.ru_utime + used.ru_stime, "peak": peak[0]}
+    found = {"exit": code, "wall": wall, "cpu": used.ru_utime + used.ru_stime, "peak": peak[0], "idle": idle}
     result.write_text(json.dumps(found))
 
 
@@ -52,6 +53,12 @@ def _watch(peak: list[int], done: threading.Event) -> None:
         begin = time.thread_time()
         peak[0] = max(peak[0], memory())
         pause = max(OFTEN, (time.thread_time() - begin) / SHARE)
+
+
+def idle_seconds() -> float:
+    """Return the seconds that all cores of the machine together were idle or waited for a disk, since it started."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return (int(words[4]) + int(words[5])) / os.sysconf("SC_CLK_TCK")
 
 
 def memory() -> int:

@@ -20,7 +20,11 @@ from benchmarks.contenders import TOOLS
 SCHEMA = "sparkrack.bench/1"
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- generated: bench -->\n", "<!-- end -->"
-BASES = {"fresh": "sparkrack", "unchanged": "connect"}
+TITLES = {
+    "fresh": "From factory-fresh",
+    "unchanged": "Without changes",
+    "apart": "Without changes, on hosts that answer from a record",
+}
 Run = dict[str, Any]
 
 
@@ -81,26 +85,27 @@ COLUMNS: tuple[tuple[str, Callable[[Run], float], int], ...] = (
 
 def table(results: Results) -> str:
     """All of it as Markdown: a table for each state, and one of how cost grows."""
-    parts = [_state(results, state) for state in ("fresh", "unchanged")]
+    states = [state for state in TITLES if state != "apart" or any(run["state"] == state for run in results.runs)]
+    parts = [_state(results, state) for state in states]
     return "\n".join([*parts, _growth(results), _machine(results)])
 
 
 def _state(results: Results, state: str) -> str:
-    titles = {"fresh": "From factory-fresh", "unchanged": "Without changes"}
+    based = state != "fresh"
     heads = [
         "hosts",
         "",
         *(head for head, _, _ in COLUMNS),
         "x sparkrack",
-        *(["x connect"] if state == "unchanged" else []),
+        *(["x connect"] if based else []),
     ]
-    lines = [f"### {titles[state]}", "", _row(heads), _row(["---"] * len(heads))]
+    lines = [f"### {TITLES[state]}", "", _row(heads), _row(["---"] * len(heads))]
     for hosts in results.counts:
         for tool in TOOLS:
             runs = results.of(tool.name, hosts, state)
             if runs:
                 cells = [spread(map(value, runs), digits) for _, value, digits in COLUMNS]
-                bases = ["sparkrack", *(["connect"] if state == "unchanged" else [])]
+                bases = ["sparkrack", *(["connect"] if based else [])]
                 ratios = ["1" if tool.name == base else ratio(results, tool.name, base, hosts, state) for base in bases]
                 lines.append(_row([str(hosts), tool.title, *cells, *ratios]))
     return "\n".join([*lines, ""])
@@ -135,7 +140,10 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _machine(results: Results) -> str:
-    return "\n".join(f"- {name}: {value}" for name, value in results.machine.items()) + "\n"
+    lines = [f"- {name}: {value}" for name, value in results.machine.items()]
+    if shares := [run["elsewhere"] * 100 for run in results.runs if "elsewhere" in run]:
+        lines.append(f"- other processes used {spread(shares, 0)} % of the machine's CPU time during a run")
+    return "\n".join(lines) + "\n"
 
 
 def machine(root: Path, others: Path) -> dict[str, str]:

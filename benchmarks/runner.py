@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -23,9 +24,11 @@ from benchmarks.fixture import BenchmarkFixture
 from benchmarks.targets import Target
 
 REPOSITORY = Path(__file__).parent.parent
+CORES = os.cpu_count() or 1
 LONGEST = 3600.0
 """Seconds that one command may take."""
-FRESH, SAME = "fresh", "unchanged"
+FRESH, SAME, APART = "fresh", "unchanged", "apart"
+"""`apart`: unchanged, on targets that answer from a record and use no CPU, as hosts of their own would."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class BenchmarkRun:
     peak: int
     remote_cpu: float
     sessions: int
+    elsewhere: float
+    """Part of the machine's CPU time that other processes used meanwhile."""
 
 
 def measure(
@@ -52,9 +57,11 @@ def measure(
     counts: list[int],
     rounds: int,
     most: Mapping[str, int],
+    answer_after: float | None = None,
 ) -> Iterator[BenchmarkRun]:
     """Return every run, tool by tool within a round, so that noise affects all tools alike. `most`: the largest number
-    of hosts for a tool, by its name.
+    of hosts for a tool, by its name. `answer_after`: seconds after which targets answer from a record, in runs of their
+    own; None: there are none.
 
     Raises BenchError when a tool fails, leaves another state than the others, or changes a target that is in the
     desired state.
@@ -70,13 +77,20 @@ def measure(
             for tool in taking_part:
                 if tool.brings:
                     beside = [one for one in taking_part if one.after == tool.name and not one.brings]
-                    yield from _one(place, root, tool, beside, number, states)
+                    yield from _one(place, root, tool, beside, number, states, answer_after)
 
 
 def _one(
-    place: BenchmarkFixture, root: Path, tool: Tool, beside: list[Tool], number: int, states: dict[str, dict[str, str]]
+    place: BenchmarkFixture,
+    root: Path,
+    tool: Tool,
+    beside: list[Tool],
+    number: int,
+    states: dict[str, dict[str, str]],
+    answer_after: float | None,
 ) -> Iterator[BenchmarkRun]:
-    """Run one tool on separate targets: fresh, then without changes; then the tools that bring no state."""
+    """Run one tool on separate targets: fresh, then without changes; then the tools that bring no state. At last those
+    that ask alike, on targets that answer from a record."""
     started = targets.start(place.folder / "targets", root, place.addresses, place.seed)
     try:
         yield _command(place, started, tool, number, FRESH)
@@ -84,6 +98,14 @@ def _one(
         _alike(states, tool.name)
         for one in (tool, *beside):
             yield _command(place, started, one, number, SAME)
+        if answer_after is not None and tool.asks_alike:
+            targets.record(started)
+            _command(place, started, tool, number, SAME)
+            targets.answer_from_record(started, answer_after)
+            for one in (tool, *beside):
+                if one.asks_alike:
+                    yield _command(place, started, one, number, APART)
+            targets.answer_live(started)
         if {target.name: _state(place, target) for target in started} != states[tool.name]:
             raise BenchError(f"{tool.title}: a run without changes has changed something")
     finally:
@@ -101,18 +123,20 @@ def _command(place: BenchmarkFixture, started: list[Target], tool: Tool, number:
     found = json.loads(result.read_text())
     output = log.read_text(errors="replace")
     where = f"{tool.title}, {place.count} hosts, {state}"
-    if found.pop("exit") != 0:
+    if found.pop("exit") not in tool.ends:
         raise BenchError(f"{where}: the command failed:\n{output[-3000:]}")
     changed = tool.changed(output)
     if changed is not None and bool(changed) != (state == FRESH):
         raise BenchError(f"{where}: it reports {changed} changes:\n{output[-3000:]}")
+    remote_cpu = after_cpu - cpu
     return BenchmarkRun(
         tool=tool.name,
         hosts=place.count,
         state=state,
         round=number,
-        remote_cpu=after_cpu - cpu,
+        remote_cpu=remote_cpu,
         sessions=after_sessions - sessions,
+        elsewhere=max(0.0, 1 - (found["cpu"] + remote_cpu + found.pop("idle")) / found["wall"] / CORES),
         **found,
     )
 
@@ -149,7 +173,7 @@ def main() -> None:
     tools = [tool for tool in TOOLS if tool.name in asked["tools"]]
     work, root, others = (Path(asked[name]) for name in ("work", "root", "others"))
     try:
-        for run in measure(work, root, others, tools, asked["hosts"], asked["rounds"], asked["most"]):
+        for run in measure(work, root, others, tools, asked["hosts"], asked["rounds"], asked["most"], asked["after"]):
             print(json.dumps(asdict(run)), flush=True)
     except BenchError as error:
         sys.exit(f"bench: {error}")

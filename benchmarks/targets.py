@@ -7,6 +7,7 @@ mounts.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from benchmarks.desired_state import GATEWAY, PREFIX
 SCRIPT = Path(__file__).parent / "target.sh"
 PATIENCE = 60.0
 """Seconds until all targets answer."""
+ANSWER = "/var/tmp/answer"  # noqa: S108 - of a target, which one run has for itself
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -97,6 +99,32 @@ def start(folder: Path, root: Path, addresses: Mapping[str, str], seed: Callable
             _still(place, outer, until)
     inner = _children()
     return [Target(name, address, place, outer, inner[outer.pid]) for name, address, place, outer in started]
+
+
+def record(targets: list[Target]) -> None:
+    """Have each target keep what its sudo prints in the next run."""
+    for target in targets:
+        target.ask("mv /usr/bin/sudo /usr/bin/sudo.real")
+        _replace_sudo(target, f'/usr/bin/sudo.real "$@" | tee {ANSWER}')
+
+
+def answer_from_record(targets: list[Target], seconds: float) -> None:
+    """Have sudo of each target print what was kept, after so many seconds in which it uses no CPU. Raises BenchError
+    when nothing was kept.
+    """
+    for target in targets:
+        target.ask(f"test -s {ANSWER}")
+        _replace_sudo(target, f"sleep {seconds:g}; exec cat {ANSWER}")
+
+
+def answer_live(targets: list[Target]) -> None:
+    """Have the real sudo answer again."""
+    for target in targets:
+        target.ask("mv /usr/bin/sudo.real /usr/bin/sudo")
+
+
+def _replace_sudo(target: Target, script: str) -> None:
+    target.ask(f"printf '%s\\n' '#!/bin/sh' {shlex.quote(script)} > /usr/bin/sudo; chmod 755 /usr/bin/sudo")
 
 
 def end(targets: list[Target]) -> None:

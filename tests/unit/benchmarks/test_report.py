@@ -81,6 +81,21 @@ def test_one_more_host_costs_what_the_others_cost_together_by_their_number() -> 
     assert not [line for line in lines if line.startswith("| Ansible") and line.count("|") == 3]
 
 
+def test_runs_on_hosts_that_answer_from_a_record_have_a_table_of_their_own() -> None:
+    apart = [run(tool, 8, "apart", n, wall) for tool in ("connect", "drift") for n, wall in enumerate((1.0, 2.0))]
+    lines = report.table(Results({}, RESULTS.runs + apart)).splitlines()
+    place = lines.index("### Without changes, on hosts that answer from a record")
+    rows = [line for line in lines[place:] if line.startswith("| 8 | ")]
+    assert [row.split("|")[2].strip() for row in rows] == ["sparkrack drift", "pyinfra, connect only"]
+    assert "from a record" not in report.table(RESULTS)
+
+
+def test_the_cpu_time_of_other_processes_stands_below_the_tables() -> None:
+    runs = [{**one, "elsewhere": share} for one, share in zip(RESULTS.runs, (0.02, 0.31, 0.4), strict=False)]
+    last = report.table(Results({}, runs)).splitlines()[-1]
+    assert last == "- other processes used 31 (2-40) % of the machine's CPU time during a run"
+
+
 def test_with_one_number_of_hosts_nothing_is_said_of_more() -> None:
     alone = Results({}, [one for one in RESULTS.runs if one["hosts"] == 1])
     assert "One more host" not in report.table(alone)

@@ -80,6 +80,7 @@ def test_each_tool_has_its_name_alone_and_runs_beside_one_that_brings_a_state() 
         (["--tools", "sparkrack,puppet"], "puppet: there are sparkrack"),
         (["--tools", "connect,stock"], "connect runs after sparkrack"),
         (["--rounds", "0"], "0 is not in the range"),
+        (["--answer-after", "11"], "11.0 is not in the range"),
         (["--up-to", "puppet=8"], "write TOOL=HOSTS"),
         (["--up-to", "ansible"], "write TOOL=HOSTS"),
     ],
