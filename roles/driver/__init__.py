@@ -17,8 +17,8 @@ ROLE = Role(
     __name__,
     title="Driver",
     promise=(
-        "driver and kernel at the declared version, or as they are, and on hold, every automatic upgrade disabled; reports "
-        "that a reboot is needed, never reboots"
+        "driver and kernel at the declared version, or as they are, and on hold, every automatic upgrade disabled; "
+        "reports that a reboot is needed, never reboots"
     ),
     proof="`apt-mark`, a simulated full upgrade, `systemctl`, `nvidia-smi`",
     options=DriverOptions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from core.model import Node, Rack, mebibytes
 from core.model.errors import truncate
@@ -103,6 +103,9 @@ class MachineFacts:
     racks: tuple[str, ...] = ()
     logins: tuple[str, ...] = ()
     """The racks and the users for which the files of sparkrack on it were written."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """Firmware of each internal device that fwupd knows, like the embedded controller and the USB-C power delivery, by
+    its name; by its first GUID where it has none or shares it. The BIOS is not among them."""
 
 
 def gates(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:

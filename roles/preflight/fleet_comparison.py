@@ -23,6 +23,9 @@ from roles.preflight.options import PreflightOptions
 
 CMDLINE = "kernel command line"
 STORE = "image store of docker"
+DEVICES = "firmware of devices"
+NOT_INSTALLED = "fwupdmgr is not installed (package fwupd)"
+"""Not a warning for all nodes: DGX OS has it, and a node without it differs from the others."""
 OWN_WORDS = (
     "BOOT_IMAGE=",
     "initrd=",
@@ -69,6 +72,9 @@ def values(node: Node, facts: MachineFacts) -> dict[str, str]:
         "default target": facts.target or "unknown",
         # unknown where docker does not run, which its role mends
         **({STORE: facts.store} if facts.store else {}),
+        DEVICES: f"unknown ({facts.unknown['devices']})" if "devices" in facts.unknown else "known to fwupd",
+        # The same device of another vendor has versions of its own.
+        **{f"firmware of {name} ({maker(node, facts)})": version for name, version in facts.devices.items()},
     }
 
 
@@ -137,6 +143,9 @@ def warnings(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
         f"stops with exit code 137; the role memory has a guard of its own: systemctl disable --now {unit}"
         for unit in facts.killers
     ]
+    why = facts.unknown.get("devices")
+    if why and why != NOT_INSTALLED:
+        found.append(f"firmware of devices is unknown, so EC and PD are not compared: {why}")
     if facts.desktop:
         found.append(
             f"a desktop runs ({DESKTOP}): it takes 2 to 3 GiB of memory, and gnome-remote-desktop holds the GPU; "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -15,9 +17,21 @@ PACKAGES = {
     "bios": "dmidecode",
     "links": "pciutils",
     "firmware": "ethtool",
+    "devices": "fwupd",
 }
 """The package of a tool that may be missing."""
-TOOLS = {"links": "lspci", "firmware": "ethtool", "driver": "nvidia-smi", "room": "df", "engine": "dpkg-query"}
+TOOLS = {
+    "links": "lspci",
+    "firmware": "ethtool",
+    "driver": "nvidia-smi",
+    "room": "df",
+    "engine": "dpkg-query",
+    "devices": "fwupdmgr",
+}
+
+
+SYSTEM_FIRMWARE = "System Firmware"
+"""What fwupd calls the BIOS (fwupd, plugins/uefi-capsule/fu-uefi-capsule-device.c)."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +118,7 @@ def facts(texts: Texts, asked: tuple[float, float]) -> MachineFacts:
         unknown=unknown,
         racks=_names(reported, OWNER),
         logins=_names(reported, "login "),
+        devices=_device_firmware(one("devices"), unknown),
     )
 
 
@@ -192,6 +207,28 @@ def _firmware(text: str, unknown: dict[str, str]) -> str:
     if not match and text:
         unknown["firmware"] = "ethtool -i names no firmware"
     return match[1].strip() if match else ""
+
+
+def _device_firmware(text: str, unknown: dict[str, str]) -> dict[str, str]:
+    """Parse the version of each internal device from the JSON of `fwupdmgr get-devices`: peripherals that are plugged
+    in are one node's own, and `System Firmware` is the BIOS, which dmidecode tells."""
+    if "devices" in unknown:
+        return {}
+    try:
+        listed = [
+            (str(device.get("Name", "")), str(device["Guid"][0]), str(device["Version"]))
+            for device in json.loads(text)["Devices"]
+            if "Version" in device and device.get("Guid") and "internal" in device.get("Flags", ())
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        unknown["devices"] = f"fwupdmgr: unexpected output {text[:60]!r}"
+        return {}
+    names = Counter(name for name, _, _ in listed)
+    return {
+        name if name and names[name] == 1 else guid: version
+        for name, guid, version in sorted(listed)
+        if name != SYSTEM_FIRMWARE
+    }
 
 
 def _installed(reported: Mapping[str, list[ProbeAnswer]], question: str) -> str:

@@ -17,7 +17,7 @@ from core.verify.reporter import CheckReporter
 from roles.preflight import desired, dmi
 from roles.preflight.fleet_comparison import outlier, skew
 from roles.preflight.options import PreflightOptions
-from roles.preflight.verify_probe import ALIKE, VerifyFacts, read_facts, script
+from roles.preflight.verify_probe import ALIKE, ESRT, VerifyFacts, read_facts, script
 
 Fleet = Mapping[str, VerifyFacts | str]
 """The answer of each node, or why it has none."""
@@ -155,7 +155,7 @@ def test_like_the_others(node: Node, heard: Mapping[str, VerifyFacts], rack: Rac
     """The odd one is named; where no value has a majority, all are, by the first of them."""
     each = {name: answer.alike(rack.nodes[name]) for name, answer in heard.items()}
     held = {name: values[about] for name, values in each.items() if about in values}
-    if about == "BIOS":
+    if about in ("BIOS", ESRT):
         held = {
             name: value
             for name, value in held.items()

@@ -24,10 +24,12 @@ TOOLS = {
     "default target": "target",
 }
 """Question of each further value that should be equal on all nodes."""
+ESRT = "firmware of UEFI devices"
+"""By the kernel's EFI System Resource Table, which has the embedded controller and the like; fwupd is not asked."""
 SYSCTLS = ("vm.min_free_kbytes", "vm.overcommit_memory", "vm.swappiness")
 ALIKE = (
     *("kernel", CMDLINE, "NVIDIA driver", "NIC firmware", "BIOS", "swap", *SYSCTLS, "docker engine"),
-    *(*TOOLS, STORE, "images"),
+    *(*TOOLS, STORE, ESRT, "images"),
 )
 """Values that should be equal on all nodes of a rack."""
 
@@ -76,6 +78,8 @@ class VerifyFacts:
         held |= {"docker engine": self.one("engine") or "none", CMDLINE: common(self.one("cmdline").split())}
         held["BIOS"] = f"{self.maker(node)} {self.one('bios')}"
         held |= {about: self.one(question) or "none" for about, question in TOOLS.items()}
+        if "device" in self.reported:  # a machine without EFI has none
+            held[ESRT] = f"{self.maker(node)} {', '.join(sorted(self.reported['device']))}"
         if self.one("store"):  # unknown where docker does not run
             held[STORE] = self.one("store")
         if "image" in self.reported:  # unknown where docker does not run

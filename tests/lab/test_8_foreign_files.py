@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from core.model import load
 from tests.lab.virtual import REPOSITORY, VirtualRack
@@ -17,6 +21,9 @@ ONLY = ("--only", "fabric")
 NETWORKD = "systemd-networkd.service systemd-networkd.socket"
 PROFILES = "/etc/NetworkManager/system-connections"
 STATIC = "addresses: [192.168.{net}.{host}/24], dhcp4: no, mtu: 9000"
+OURS = "/etc/netplan/60-sparkrack-fabric.yaml"
+DESKTOP = "/etc/netplan/01-network-manager-all.yaml"
+PUBLISHED: list[dict[str, Any]] = YAML(typ="safe", pure=True).load(REPOSITORY / "tests/cases/foreign/netplan.yaml")
 UUID = "4f6a2c1e-0000-4000-8000-00000000000"
 
 
@@ -67,6 +74,23 @@ def refused(rack: VirtualRack, taking: Path, files: Mapping[str, str]) -> None:
     assert done.returncode == 1, done.stdout
     for path in files.values():
         assert f"refused: {path}" in done.stdout, done.stdout
+
+
+def adopt(rack: VirtualRack) -> subprocess.CompletedProcess[str]:
+    """`sparkrack adopt` of both nodes, into a file of its own."""
+    own = load(rack.paths.rack)
+    named = [word for name, node in own.nodes.items() for word in ("--node", f"{name}={node.address}")]
+    out = rack.paths.rack.with_name("adopted.yaml")
+    out.unlink(missing_ok=True)
+    login = ("--user", own.access.user, "--key", str(own.access.key), "--known-hosts", str(own.access.known_hosts))
+    return rack.command("adopt", "--out", str(out), *named, *login)
+
+
+def planned(rack: VirtualRack, taking: Path) -> dict[str, dict[str, Any]]:
+    """What a plan finds about each node."""
+    done = rack.command("plan", "--json", *ONLY, rack=taking)
+    assert done.stdout, done.stderr
+    return {host["name"]: host for host in json.loads(done.stdout)["hosts"]}
 
 
 def reboot(rack: VirtualRack) -> None:
@@ -122,11 +146,7 @@ def test_a_file_that_differs_is_listed_by_adopt_and_plan_and_taken_over(rack: Vi
     put(rack, "right", files["right"], netplan(static, entry))
     for node in NODES:
         rack.ssh(node, "netplan apply")
-    own = load(rack.paths.rack)
-    named = [word for name, node in own.nodes.items() for word in ("--node", f"{name}={node.address}")]
-    out = rack.paths.rack.with_name("adopted.yaml")
-    login = ("--user", own.access.user, "--key", str(own.access.key), "--known-hosts", str(own.access.known_hosts))
-    adopted = rack.command("adopt", "--out", str(out), *named, *login)
+    adopted = adopt(rack)
     plan = rack.command("plan", *ONLY, rack=taking)
     for node, path in files.items():
         assert f"{node}: take over {path}" in adopted.stdout, adopted.stdout
@@ -138,6 +158,54 @@ def test_a_file_that_differs_is_listed_by_adopt_and_plan_and_taken_over(rack: Vi
     in_sync(rack, taking)
     for node in NODES:
         assert rack.ssh(node, "ls /etc/netplan").split() == ["01-management.yaml", "60-sparkrack-fabric.yaml"]
+
+
+def put_published(rack: VirtualRack, node: str, case: Mapping[str, Any]) -> None:
+    """Put a published file on a node whose fabric is as declared, for the node's own addresses and driver."""
+    host = NODES.index(node) + 1
+    text = case["text"].replace("mlx5_core", "veth")
+    for net in (100, 101):
+        text = text.replace(f"192.168.{net}.1/24", f"192.168.{net}.{host}/24")
+    put(rack, node, f"/etc/netplan/{case['file']}", text)
+    if not case.get("alone"):
+        put(rack, node, DESKTOP, "network:\n  version: 2\n  renderer: NetworkManager")
+    if case["ends"] == "stays":
+        rack.ssh(node, f"mv {OURS} /root/")
+
+
+def take_away(rack: VirtualRack, node: str, case: Mapping[str, Any]) -> None:
+    """Remove a published file; ours is back where it was moved."""
+    kept = f"/root/{Path(OURS).name}"
+    rack.ssh(node, f"rm -f {DESKTOP} '/etc/netplan/{case['file']}'; [ ! -e {kept} ] || mv {kept} {OURS}")
+
+
+def check_published(case: Mapping[str, Any], host: Mapping[str, Any]) -> None:
+    """Compare what a plan finds with what the unit test of the corpus expects."""
+    path, shape = f"/etc/netplan/{case['file']}", case["shape"]
+    events = [event["message"] for operation in host["operations"] for event in operation["events"]]
+    named = [message for message in events if path in message]
+    if case["ends"] == "refused":
+        assert host["state"] == "refused", (shape, host)
+        assert any(f"it cannot be taken over, {case['why']}" in message for message in named), (shape, events)
+    elif case["ends"] == "taken-over":
+        assert host["state"] == "changes", (shape, host)
+        assert any(message.startswith(f"take over {path}:") for message in named), (shape, events)
+    else:
+        assert (host["state"], named) == ("in sync", []), (shape, host)
+
+
+def test_a_plan_handles_each_published_netplan_file_or_refuses_it_by_name(rack: VirtualRack, taking: Path) -> None:
+    """One plan for two files, one on each node; nothing is applied."""
+    in_sync(rack, taking)
+    for first in range(0, len(PUBLISHED), len(NODES)):
+        cases = dict(zip(NODES, PUBLISHED[first : first + len(NODES)], strict=False))
+        for node, case in cases.items():
+            put_published(rack, node, case)
+        hosts = planned(rack, taking)
+        for node, case in cases.items():
+            check_published(case, hosts[node])
+            take_away(rack, node, case)
+    in_sync(rack, taking)
 
 
 @pytest.fixture
@@ -170,6 +238,16 @@ def test_profiles_of_networkmanager_are_refused_by_name_or_taken_over(rack: Virt
     for node in NODES:
         rack.ssh(node, "nmcli connection reload")
     refused(rack, taking, profiles)
+    drift, adopted, applied = (
+        rack.command("drift", *ONLY, rack=taking),
+        adopt(rack),
+        rack.command("apply", "-y", *ONLY, rack=taking),
+    )
+    assert (drift.returncode, applied.returncode) == (1, 1), (drift.stdout, applied.stdout)
+    for node, path in profiles.items():
+        for done in (drift, adopted, applied):
+            assert path in done.stdout + done.stderr, done.stdout + done.stderr
+        assert OURS not in rack.ssh(node, "ls -d /etc/netplan/*"), node
     for number, node in enumerate(NODES, 1):
         rack.ssh(node, f"nmcli connection delete foreign{number}")
     # Generic DHCP as DGX OS leaves it, and the mirror of a profile. NetworkManager itself does not manage a veth.

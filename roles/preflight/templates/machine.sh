@@ -13,6 +13,8 @@ ask toolkit dpkg-query -W -f '${db:Status-Status} ${Package} ${Version} ' nvidia
 f=/etc/nvidia-container-runtime/config.toml
 [ ! -e "$f" ] || ask mode sed -n 's/^[[:space:]]*mode[[:space:]]*=[[:space:]]*"\([^"]*\)".*/\1/p' "$f"
 ask target systemctl get-default
+# Over D-Bus from the daemon of this machine: no network, no history, no report (fwupd 1.9 and 2.0, fu-util.c).
+ask devices timeout 20 fwupdmgr get-devices --json --no-unreported-check --no-metadata-check --no-remote-check
 first=yes
 for d in @INTERFACES@; do
 [ -e "$d" ] || continue

@@ -10,6 +10,9 @@ say cmdline "$(cat /proc/cmdline)"
 say maker "$(dmi sys_vendor system-manufacturer)"
 say board "$(dmi board_vendor baseboard-manufacturer)"
 say bios "$(dmi bios_version bios-version)"
+for e in /sys/firmware/efi/esrt/entries/*; do
+[ ! -e "$e/fw_class" ] || say device "$(cat "$e/fw_class") $(cat "$e/fw_version")"
+done
 say driver "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null)"
 say engine "$(dockerd --version 2>/dev/null)"
 say containerd "$(containerd --version 2>/dev/null)"

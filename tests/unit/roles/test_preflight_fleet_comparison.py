@@ -112,6 +112,11 @@ def test_without_a_majority_all_is_reported_once() -> None:
         (("mode 0 auto\n", ""), "mode of NVIDIA's container runtime: none there, auto on the other 3"),
         (("target 0 multi-user", "target 0 rescue"),
          "default target: rescue.target there, multi-user.target on the other 3"),
+        (('"Version" : "0.1.44", "VersionL', '"Version" : "0.1.41", "VersionL'),
+         "firmware of Embedded Controller (nvidia): 0.1.41 there, 0.1.44 on the other 3"),
+        (("devices 0 {", "devices 127 {"),
+         ("firmware of devices: unknown (fwupdmgr is not installed (package fwupd)) there, known to fwupd on the "
+          "other 3")),
         (("store 0 overlay2", "store 0 overlayfs"), "image store of docker: overlayfs there, overlay2 on the other 3"),
         (("quiet", "quiet kho=on"), "kernel command line: kho=on there, nothing more on the other 3"),
         (("ro quiet init_on_alloc=0", "ro init_on_alloc=1"),
@@ -304,3 +309,14 @@ def test_a_clock_is_judged_by_the_fleet() -> None:
     assert fleet_comparison.refusals(FOUR, "spark2", nodes)[0].startswith(
         "clock: 10.0 s behind the median of 4 nodes, at most 5 s"
     )
+
+
+def test_firmware_that_fwupd_does_not_tell_is_reported_by_each_node() -> None:
+    line = "firmware of devices is unknown, so EC and PD are not compared: fwupdmgr ends with exit 1"
+    answer = ("devices 0 {", "devices 1 {")
+    found = printed(EIGHT, fleet(2, spark1=[answer], spark2=[answer]))
+    assert [[one.partition(": {")[0] for one in lines] for lines in found.values()] == [[line], [line]]
+
+
+def test_a_device_that_one_node_has_is_not_compared() -> None:
+    assert printed(EIGHT, fleet(2, spark2=[("Embedded Controller", "UEFI dbx")])) == {}

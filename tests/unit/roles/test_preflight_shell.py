@@ -38,6 +38,49 @@ bios-version) echo 5.36_1.2;;
 esac"""
 
 
+FWUPD = """\
+{
+  "Devices" : [
+    {
+      "Name" : "Embedded Controller",
+      "Guid" : [ "2a5d161c-0ba2-4136-94b3-c027f0a7e5fc" ],
+      "Plugin" : "uefi_capsule",
+      "Flags" : [ "internal", "updatable" ],
+      "Version" : "0.1.44"
+    },
+    {
+      "Name" : "UEFI Device Firmware",
+      "Guid" : [ "f72e048b-65bd-4e71-9071-1ac7045223e5", "9cd54062-d764-51a7-a780-51a3695beae2" ],
+      "Flags" : [ "internal", "updatable" ],
+      "Version" : "16778240"
+    },
+    {
+      "Name" : "UEFI Device Firmware",
+      "Guid" : [ "c1c3dd44-1a29-5b2f-a3a6-0f4e8d9f0a51" ],
+      "Flags" : [ "internal", "updatable" ],
+      "Version" : "33620736",
+      "Releases" : [ { "Version" : "33620737", "Uri" : "https://fwupd.org/downloads/x.cab" } ]
+    },
+    {
+      "Name" : "System Firmware",
+      "Guid" : [ "5ffdbc0d-f340-441c-a803-8439c8c0ae10" ],
+      "Flags" : [ "internal" ],
+      "Version" : "5.36"
+    },
+    {
+      "Name" : "USB hub of a screen",
+      "Guid" : [ "d00564ae-a4cf-509a-a4c2-b7062cd924bb" ],
+      "Flags" : [ "updatable" ],
+      "Version" : "50.40"
+    },
+    { "DeviceId" : "bbc98c073ac3282642278424d95dc59fcd055153", "Guid" : [ "c9ddd069-c7f2-58c5-b382-0487e683463a" ] }
+  ]
+}
+"""
+"""In the form of fwupd 1.9 and 2.0 (contrib/qubes/test/fwupd_logs.py of fwupd; the embedded controller as in
+fwupd/firmware-lenovo issue 528): one without a version, one that is plugged in, and two of the same name."""
+
+
 def node(root: Path) -> Path:
     """A node with a card, tools and a host key."""
     for key, path in ((OS, OS), (CMDLINE, CMDLINE), (MACHINE_ID, MACHINE_ID)):
@@ -55,6 +98,7 @@ def node(root: Path) -> Path:
     stand_in(root, "lspci", f"cat <<'END'\n{LSPCI}END\necho 'pcilib: sysfs_read_vpd: read failed' >&2")
     stand_in(root, "systemctl", "case $1 in get-default) echo multi-user.target;; is-active) exit 3;; esac")
     stand_in(root, "docker", "echo overlay2")
+    stand_in(root, "fwupdmgr", f"[ \"$1 $2\" = 'get-devices --json' ] && cat <<'END'\n{FWUPD}END")
     stand_in(root, "ip", "echo '3: x    inet 192.168.7.9/24 brd 192.168.7.255 scope global x'")
     write(
         root, "/etc/nvidia-container-runtime/config.toml", '#mode = "off"\n[nvidia-container-runtime]\nmode = "cdi"\n'
@@ -92,6 +136,30 @@ def test_a_whole_node(tmp_path: Path) -> None:
     assert (found.toolkit_mode, found.store, found.target) == ("cdi", "overlay2", "multi-user.target")
     assert (found.wifi, found.tunnels, found.killers, found.desktop) == ({}, {}, (), False)
     assert found.clock[0] == found.clock[1] > 1_700_000_000
+
+
+def test_firmware_of_the_devices_of_the_machine(tmp_path: Path) -> None:
+    assert facts(node(tmp_path)).devices == {
+        "Embedded Controller": "0.1.44",
+        "f72e048b-65bd-4e71-9071-1ac7045223e5": "16778240",
+        "c1c3dd44-1a29-5b2f-a3a6-0f4e8d9f0a51": "33620736",
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("exit 127", "fwupdmgr is not installed (package fwupd)"),
+        ("echo 'Failed to connect to daemon' >&2; exit 1", "fwupdmgr ends with exit 1"),
+        ("exit 124", "fwupdmgr does not answer in time"),
+        ("echo '{\"Devices\": 3}'", "fwupdmgr: unexpected output '{\"Devices\": 3}'"),
+        ("echo 'No hardware detected'", "fwupdmgr: unexpected output 'No hardware detected'"),
+    ],
+)
+def test_firmware_of_devices_that_is_unknown(tmp_path: Path, script: str, why: str) -> None:
+    stand_in(node(tmp_path), "fwupdmgr", script)
+    found = facts(tmp_path)
+    assert (dict(found.devices), dict(found.unknown)) == ({}, {"devices": why})
 
 
 def test_wifi_that_is_up(tmp_path: Path) -> None:
@@ -143,6 +211,7 @@ def test_each_tool_is_started_once(tmp_path: Path) -> None:
         "dpkg-query -W -f ${db:Status-Status} ${Package} ${Version}  containerd.io containerd",
         "dpkg-query -W -f ${db:Status-Status} ${Package} ${Version}  nvidia-container-toolkit",
         "systemctl get-default",
+        "fwupdmgr get-devices --json --no-unreported-check --no-metadata-check --no-remote-check",
         "ethtool -i enp1s0f1np1",
         "lspci -D -vv -d 15b3:",
     ]

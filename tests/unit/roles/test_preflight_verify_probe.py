@@ -38,6 +38,9 @@ def reported(root: Path, sysfs: bool = True) -> str:
     stand_in(root, "docker", 'case $1 in info) echo \'[["Backing Filesystem","extfs"]]\';; *) echo sha256:aa;; esac')
     stand_in(root, "containerd", "echo containerd containerd.io v1.7.28 b98a3aa")
     stand_in(root, "nvidia-ctk", CTK)
+    for place, (guid, version) in enumerate((("f72e048b-65bd", "16778240"), ("2a5d161c-0ba2", "65580"))):
+        write(root, f"/sys/firmware/efi/esrt/entries/entry{place}/fw_class", f"{guid}\n")
+        write(root, f"/sys/firmware/efi/esrt/entries/entry{place}/fw_version", f"{version}\n")
     write(root, "/usr/lib/systemd/system/graphical.target", "")
     (root / "usr/lib/systemd/system/default.target").symlink_to("graphical.target")
     stand_in(root, "date", "echo 1800000000.5")
@@ -109,6 +112,7 @@ def test_a_node_that_is_right(tmp_path: Path, sysfs: bool) -> None:
         "kernel command line": "ro quiet init_on_alloc=0 crashkernel=1G-:0M",
         "images": f"{IMAGE} sha256:aa",
         "BIOS": "asus GX10DGX.0105.2026",
+        "firmware of UEFI devices": "asus 2a5d161c-0ba2 65580, f72e048b-65bd 16778240",
     }
 
 
@@ -217,6 +221,18 @@ def test_a_twin(healthy: str) -> None:
 def test_each_difference_is_reported(healthy: str, old: str, new: str, line: str) -> None:
     other = healthy.replace("machine-id\t0123", "machine-id\t9").replace("SHA256:one", "SHA256:two").replace(old, new)
     assert failures(healthy, spark2=other) == [line]
+
+
+def test_firmware_of_devices_is_compared_within_a_vendor(healthy: str) -> None:
+    other = healthy.replace("machine-id\t0123", "machine-id\t9").replace("SHA256:one", "SHA256:two")
+    other = other.replace("16778240", "16777472")
+    assert failures(healthy, spark2=other) == [], "spark2 is of another vendor"
+    alike = loaded(changed(SWITCH, ("vendor: lenovo", "vendor: asus")))
+    (line,) = failures(healthy, alike, spark2=other)
+    assert line == (
+        "nodes differ in firmware of UEFI devices: asus 2a5d161c-0ba2 65580, f72e048b-65bd 16778240 on spark1; "
+        "asus 2a5d161c-0ba2 65580, f72e048b-65bd 16777472 on spark2"
+    )
 
 
 def test_images_are_compared_where_docker_runs(healthy: str) -> None:
