@@ -24,9 +24,9 @@ Nodes = Sequence[str] | Mapping[str, object]
 
 
 def head_place(units: Mapping[str, ServedUnit], nodes: Nodes, unit: ServedUnit) -> int:
-    """Return the place of a unit, from 0, among the units with the same head."""
-    head = unit.ranks(nodes)[0]
-    return [one.name for one in units.values() if one.ranks(nodes)[0] == head].index(unit.name)
+    """Return the place of a unit, from 0, among the units with the same head; a file with wrong nodes has no head."""
+    head = unit.ranks(nodes)[:1]
+    return [one.name for one in units.values() if one.ranks(nodes)[:1] == head].index(unit.name)
 
 
 def coordinator_port(first: int, units: Mapping[str, ServedUnit], nodes: Nodes, unit: ServedUnit) -> int:

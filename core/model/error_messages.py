@@ -102,16 +102,18 @@ def _explain_scalar(kind: str, value: object, text: str, example: str, *, quoted
 
 def _unknown(path: Path, owner: type[BaseModel] | None) -> tuple[str, str]:
     near = _near_key(path, owner)
-    return "unknown key", f"did you mean {near}?" if near else f"known keys are {', '.join(_known_keys(owner))}"
+    return "unknown key", f"did you mean {near}?" if near else f"known keys are {', '.join(_known_keys(path, owner))}"
 
 
-def _known_keys(owner: type[BaseModel] | None) -> list[str]:
-    return [key for key in owner.model_fields if key not in ("name", "source")] if owner else []
+def _known_keys(path: Path, owner: type[BaseModel] | None) -> list[str]:
+    """The keys of the section that a path ends in, without what the loader adds: the file's own path, and names."""
+    added = "source" if len(path) == 1 else "name"
+    return [key for key in owner.model_fields if key != added] if owner else []
 
 
 def _near_key(path: Path, owner: type[BaseModel] | None) -> str:
     """Return the known key that an unknown one was probably meant to be; empty for none."""
-    return next(iter(get_close_matches(str(path[-1]), _known_keys(owner), 1)), "")
+    return next(iter(get_close_matches(str(path[-1]), _known_keys(path, owner), 1)), "")
 
 
 def _explain_choice(annotation: Any, text: str) -> tuple[str, str]:

@@ -315,7 +315,12 @@ class ExampleWalk:
         assert not set(before) & set(between), "a container was not replaced"
         file = self.rack.paths.rack
         wanted = self.unit.sequences + 1
-        file.write_text(re.sub(r"\bsequences: \d+", f"sequences: {wanted}", file.read_text(), count=1))
+        yaml = YAML()
+        yaml.preserve_quotes, yaml.width = True, 200
+        data = yaml.load(file.read_text())
+        data["serving"]["units"][self.unit.name]["sequences"] = wanted  # an example may leave it to the default
+        with file.open("w") as out:
+            yaml.dump(data, out)
         refused = self.sparkrack("apply", "-y", code=1)
         assert f"run `sparkrack serve recreate {self.unit.name}`" in refused, refused
         assert self.containers() == between, "a refused run touched the unit"

@@ -1,4 +1,4 @@
-"""A second unit, `tiny`, on the nodes of a rack that serves `toy`: coordinator, agents and engine of its own."""
+"""Further units on the nodes of a rack that serves `toy`: coordinator, agents and engine of their own."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.serving.serving_rack import ServingRack
-
-COORDINATOR_PORT = 29401
+from serving.unit_ports import MASTER_PORT, MASTER_STEP
+from tests.serving.serving_rack import COORDINATOR_PORT, ServingRack
 
 
 class SecondUnit(ServingRack):
-    """The second unit. `first`: the rack whose nodes, which are up, it shares. `port`: of its API."""
+    """A further unit. `first`: the rack whose nodes, which are up, it shares. `port`: of its API. `place`: in the order
+    of rack.yaml, from which its other ports follow.
+    """
 
-    def __init__(self, first: ServingRack, port: int = 8000) -> None:
-        folder = first.folder / "tiny"
+    def __init__(self, first: ServingRack, port: int = 8000, name: str = "tiny", place: int = 1) -> None:
+        folder = first.folder / name
         folder.mkdir()
-        super().__init__(folder, len(first.nodes), replace(first.engine, model="/models/tiny"))
-        self.first, self.port = first, port
-        self.compiled = first.compiled
-        words = {"8000": str(port), "29501": "29521", "toy": "tiny"}
+        super().__init__(folder, len(first.nodes), replace(first.engine, model=f"/models/{name}"))
+        self.first, self.port, self.name = first, port, name
+        self.compiled, self.coordinator_port = first.compiled, COORDINATOR_PORT + place
+        words = {"8000": str(port), str(MASTER_PORT): str(MASTER_PORT + MASTER_STEP * place), "toy": name}
         self.launches = tuple(
             replace(launch, argv=tuple(words.get(word, word) for word in launch.argv)) for launch in self.launches
         )
@@ -35,20 +36,20 @@ class SecondUnit(ServingRack):
             api = {"address": head, "port": self.port, "key_file": key}
             node.configure(
                 **{
-                    "name": "tiny",
-                    "model": "tiny",
-                    "head": {"address": head, "port": COORDINATOR_PORT},
+                    "name": self.name,
+                    "model": self.name,
+                    "head": {"address": head, "port": self.coordinator_port},
                     "api": api,
                     **changes,
                 }
             )
             # Where the verbs look for the files of all units of a node.
-            shutil.copy(node.unit_file, beside.folder / "etc/tiny.json")
+            shutil.copy(node.unit_file, beside.folder / f"etc/{self.name}.json")
             node.boot_file.write_text(beside.boot_file.read_text())
             if not node.rank:
                 node.start_coordinator()
             node.start_agent()
-        self.wait(lambda: self.ask_coordinator("status").returncode == 0, "the coordinator of tiny answers")
+        self.wait(lambda: self.ask_coordinator("status").returncode == 0, f"the coordinator of {self.name} answers")
 
     def down(self) -> None:
         """The nodes end with the first unit; what ran on them is reaped here, after that."""
@@ -56,7 +57,7 @@ class SecondUnit(ServingRack):
             node.reap()
 
     def record(self) -> dict[str, Any]:
-        file = self.nodes[0].folder / "state/tiny.json"
+        file = self.nodes[0].folder / f"state/{self.name}.json"
         found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
         return found
 

@@ -22,14 +22,19 @@ from tests.serving.second_unit import SecondUnit
 from tests.serving.serving_rack import API_PORT, PATIENCE, ServingRack
 from tests.serving.test_drain import client
 from tests.serving.test_serve_verbs import VerbRack
-from tests.serving.use_kills import ABSENT, CLIENT, COORDINATOR, client_load, use
+from tests.serving.use_kills import ABSENT, CLIENT, COORDINATOR, client_load, use_beside
 from tests.unit.model.serving_racks import put, text, unit
+
+BESIDE_PORT = 8001
 
 
 class SlotRack(VerbRack):
-    """The rack of the verbs, whose units toy and tiny are alternatives; toy is up."""
+    """The rack of the verbs, whose units toy and tiny are alternatives; toy is up. `beside`: one that is up on the same
+    nodes.
+    """
 
     names = ("toy", "tiny")
+    beside: SecondUnit | None = None
 
     def __init__(self, rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
         rack.up(times={"probe_interval": 3600.0, "drain": 3600.0})
@@ -41,6 +46,23 @@ class SlotRack(VerbRack):
         self.units = {"toy": unit(state="up", **both), "tiny": unit(state="down", **both)}
         put(rack.folder, text(self.units, self.hosts))
         rack.start()
+
+    def with_unit_beside(self) -> None:
+        """Start a third unit on the same nodes, which is of no slot."""
+        self.beside = SecondUnit(self.rack, BESIDE_PORT, "beside", 2)
+        self.beside.up(times={"probe_interval": 3600.0})
+        shared = {name: {**one, "memory": 0.4} for name, one in self.units.items()}
+        own = {key: value for key, value in shared["toy"].items() if key != "slot"}
+        shared["beside"] = {**own, "model": "other", "api": {"listen": "management", "port": BESIDE_PORT}}
+        put(self.rack.folder, text(shared, self.hosts))
+        self.beside.start()
+
+    def end(self) -> None:
+        """End the nodes and what ran on them."""
+        self.rack.down()
+        self.tiny.down()
+        if self.beside:
+            self.beside.down()
 
     def serve(self, *words: str) -> Result:
         return CliRunner().invoke(sparkrack, ["serve", *words, "--rack", str(self.file)])
@@ -56,11 +78,24 @@ class SlotRack(VerbRack):
 
     def client(self, out: Path) -> subprocess.Popen[bytes]:
         """Start clients for the models of both units, which have one address."""
+        return self.asking(out, API_PORT, *self.names)
+
+    def asking(self, out: Path, port: int, *models: str) -> subprocess.Popen[bytes]:
+        """Start clients for models at a port of the head."""
         second = self.rack.nodes[1]
-        url = f"http://{self.rack.nodes[0].address}:{API_PORT}/v1/chat/completions"
+        url = f"http://{self.rack.nodes[0].address}:{port}/v1/chat/completions"
         key = second.folder / "etc/unit.key"
         words = ["ip", "netns", "exec", second.namespace, sys.executable, "-c", CLIENT, url, str(key), "", str(out)]
-        return subprocess.Popen([*words, *self.names])
+        return subprocess.Popen([*words, *models])
+
+    def client_beside(self, out: Path) -> subprocess.Popen[bytes]:
+        """Start a client of the unit beside the slot."""
+        return self.asking(out, BESIDE_PORT, "beside")
+
+    def processes_beside(self) -> list[list[int]]:
+        """The processes of the unit beside the slot, by node."""
+        assert self.beside
+        return [sorted(node.processes("beside")) for node in self.beside.nodes]
 
     def unit(self, name: str) -> ServingRack:
         return self.rack if name == "toy" else self.tiny
@@ -117,8 +152,7 @@ def slot(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlotRac
     """Two units of a slot, of which toy is up."""
     made = SlotRack(rack, monkeypatch)
     yield made
-    rack.down()
-    made.tiny.down()
+    made.end()
 
 
 def test_another_unit_of_the_slot_is_used_and_rack_yaml_says_so(slot: SlotRack) -> None:
@@ -264,8 +298,9 @@ def test_a_unit_that_fails_after_a_kill_gives_way_to_the_one_that_rack_yaml_has_
     ],
 )
 def test_no_client_has_the_answer_of_another_model_while_a_slot_changes(slot: SlotRack, step: str) -> None:
-    """`python -m tests.serving.use_kills` does it at each step, one after the other."""
-    with client_load(slot) as clients:
-        done = use(slot, clients, step)
+    """`python -m tests.serving.use_kills` does it at each step, ten times. A third unit answers throughout."""
+    slot.with_unit_beside()
+    with client_load(slot) as clients, client_load(slot, beside=True) as beside:
+        done = use_beside(slot, clients, beside, step)
     assert done["answers"]
     assert done["up"] == "toy" or step != ABSENT

@@ -1,7 +1,9 @@
 """Has `sparkrack serve use` change the unit of a slot under the load of clients, killed at each of its steps:
 
-    python -m tests.serving.use_kills --docs           # each once, and renews the table of docs/evidence/serve-use.md
-    python -m tests.serving.use_kills --docs --rounds 0
+    python -m tests.serving.use_kills --times 10 --docs    # renews the table of docs/evidence/serve-use.md, too
+    python -m tests.serving.use_kills --times 0 --docs     # the table alone, from what was recorded
+
+A third unit is up on the same nodes meanwhile, and has a client of its own, each of whose requests it must answer.
 
 Coordinators, agents and gates are real, on nodes that are network namespaces (root). After each kill what
 `serve status` says is kept, and what it names is run.
@@ -13,11 +15,12 @@ import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import pairwise
@@ -102,6 +105,12 @@ class Slot(Protocol):
     def client(self, out: Path) -> subprocess.Popen[bytes]:
         """Start CLIENT for the models of both units."""
 
+    def client_beside(self, out: Path) -> subprocess.Popen[bytes]:
+        """Start CLIENT for the model of the unit beside the slot."""
+
+    def processes_beside(self) -> list[list[int]]:
+        """Return the processes of the unit beside the slot, by node."""
+
     def ranks(self, unit: str) -> int:
         """Return on how many nodes a rank of a unit runs."""
 
@@ -115,10 +124,10 @@ class Slot(Protocol):
 class Load:
     """The clients, and what they got."""
 
-    def __init__(self, slot: Slot) -> None:
-        self.out = slot.file.with_name("clients.ndjson")
+    def __init__(self, out: Path, start: Callable[[Path], subprocess.Popen[bytes]]) -> None:
+        self.out = out
         self.out.write_text("")
-        self.process = slot.client(self.out)
+        self.process = start(self.out)
 
     def rows(self, begun: float = 0.0) -> list[dict[str, Any]]:
         """The requests that began after a time, those of both clients, by their beginning."""
@@ -135,9 +144,10 @@ class Load:
 
 
 @contextmanager
-def client_load(slot: Slot) -> Iterator[Load]:
-    """The clients, which have had an answer of the unit that is up."""
-    found = Load(slot)
+def client_load(slot: Slot, beside: bool = False) -> Iterator[Load]:
+    """The clients of a slot, or the one of the unit beside it; they have had an answer of the unit that is up."""
+    start, name = (slot.client_beside, "beside") if beside else (slot.client, "clients")
+    found = Load(slot.file.with_name(f"{name}.ndjson"), start)
     try:
         wait("a client has an answer", lambda: any(row.get("from") for row in found.rows()) or None)
         yield found
@@ -277,27 +287,74 @@ def measured(rows: Sequence[dict[str, Any]]) -> Round:
     }
 
 
+def use_beside(slot: Slot, clients: Load, beside: Load, step: str) -> Round:
+    """Change the slot as `use` does it; the unit beside it has answered each request, with the same processes."""
+    begun, before = time.time(), slot.processes_beside()
+    assert all(before), before
+    found = use(slot, clients, step)
+    assert slot.processes_beside() == before, "the unit beside the slot was started anew"
+    return found | {"beside": undisturbed(beside.rows(begun))}
+
+
+def undisturbed(rows: Sequence[dict[str, Any]]) -> Round:
+    """The requests to the unit beside the slot, and the longest time without an answer.
+
+    Raises AssertionError where one of them has no answer of that unit.
+    """
+    wrong = [row for row in rows if row.get("from") != f"/models/{row['asked']}"]
+    assert rows, "nothing was asked"
+    assert not wrong, wrong
+    return {key: value for key, value in measured(rows).items() if key in ("requests", "away")}
+
+
 def table(rounds: Sequence[Round]) -> str:
-    """The table of the page."""
+    """The table of the page: a line for each step."""
     loads = [one["load"] for one in rounds]
     requests, answers = (sum(one[key] for one in rounds) for key in ("requests", "answers"))
+    asked = sum(one["beside"]["requests"] for one in rounds)
     lines = [
         "",
-        f"{len(rounds)} changes, {requests} requests, {answers} answers, none of another model; load of the machine",
+        f"{len(rounds)} changes, {requests} requests, {answers} answers, none of another model. The unit beside",
+        f"the slot was asked {asked} times, and answered each time, with the same processes. Load of the machine",
         f"{min(loads)} to {max(loads)}.",
         "",
-        "| at | old, new | then | `serve status` names | afterwards up | away, s | answers | refused | broken |",
-        "| --- | --- | --- | --- | --- | --: | --: | --- | --: |",
+        "| at | changes | then | `serve status` names | afterwards up | away, s | answers | refused | broken | gap |",
+        "| --- | --: | --- | --- | --- | --: | --: | --- | --: | --: |",
     ]
-    for one in rounds:
-        refused = ", ".join(f"{count} × {code}" for code, count in one["refused"].items())
-        states = ", ".join(f"{name} {state}" for name, state in one["states"].items())
-        named = f"`serve use {one['named']}`" if one["named"] else "-"
-        lines.append(
-            f"| {one['step']} | {one['old']}, {one['new']} | {states} | {named} | {one['up']} | {one['away']} | "
-            f"{one['answers']} | {refused} | {len(one['faults'])} |"
+    for step in (one.format(old="OLD", new="NEW") for one in STEPS):
+        own = [one for one in rounds if one["step"] == step]
+        away = [one["away"] for one in own]
+        refused: Counter[str] = Counter()
+        for one in own:
+            refused.update(one["refused"])
+        cells = (
+            step,
+            str(len(own)),
+            counted(
+                _in_order(one, ", ".join(f"{name} {state}" for name, state in one["states"].items())) for one in own
+            ),
+            counted(_in_order(one, f"`serve use {one['named']}`" if one["named"] else "-") for one in own),
+            counted(_in_order(one, one["up"]) for one in own),
+            f"{statistics.median(away):.1f} ({max(away)})",
+            str(sum(one["answers"] for one in own)),
+            ", ".join(f"{count} × {code}" for code, count in sorted(refused.items())),
+            str(sum(len(one["faults"]) for one in own)),
+            str(max(one["beside"]["away"] for one in own)),
         )
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, "", ""])
+
+
+def _in_order(one: Round, text: str) -> str:
+    """A text with OLD and NEW for the units of a change, OLD first."""
+    named = text.replace(one["old"], "OLD").replace(one["new"], "NEW")
+    return ", ".join(sorted(named.split(", "), reverse=True))
+
+
+def counted(texts: Iterable[str]) -> str:
+    """Texts with how often each was there, where they differ."""
+    found = Counter(texts)
+    return "; ".join(f"{text} ({count} ×)" if len(found) > 1 else text for text, count in found.most_common())
 
 
 def read(record: Path) -> list[Round]:
@@ -314,10 +371,10 @@ def main(words: Sequence[str]) -> int:
     from tests.serving.test_use import SlotRack
 
     parser = argparse.ArgumentParser(prog="tests.serving.use_kills")
-    parser.add_argument("--rounds", type=int, default=len(STEPS), help="the number of steps; default: all")
+    parser.add_argument("--times", type=int, default=1, help="how often each step is done; default: once")
     parser.add_argument("--docs", action="store_true", help="renew the table of docs/evidence/serve-use.md")
     given = parser.parse_args(words)
-    if given.rounds:
+    if given.times:
         if os.geteuid():
             parser.error("needs root, for the network namespaces")
         rounds: list[Round] = []
@@ -325,9 +382,10 @@ def main(words: Sequence[str]) -> int:
             rack = ServingRack(Path(folder))
             try:
                 slot = SlotRack(rack, patch)
-                with client_load(slot) as clients:
-                    for step in STEPS[: given.rounds]:
-                        rounds.append(use(slot, clients, step))
+                slot.with_unit_beside()
+                with client_load(slot) as clients, client_load(slot, beside=True) as beside:
+                    for step in STEPS * given.times:
+                        rounds.append(use_beside(slot, clients, beside, step))
                         RECORD.write_text(json.dumps({"schema": SCHEMA, "rounds": rounds}, indent=1) + "\n")
                         print(json.dumps(rounds[-1]), flush=True)
             finally:

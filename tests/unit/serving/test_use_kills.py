@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.generated import check
-from tests.serving.use_kills import PAGE, RECORD, STEPS, measured, read, table
+from tests.serving.use_kills import PAGE, RECORD, STEPS, measured, read, table, undisturbed
 
 
 def answered(at: float, unit: str, **changes: Any) -> dict[str, Any]:
@@ -38,7 +39,24 @@ def test_what_no_client_may_have_ends_the_measurement(rows: list[dict[str, Any]]
         measured(rows)
 
 
-def test_the_page_has_each_step_once_and_is_made_from_the_record() -> None:
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [answered(1, "beside"), {"asked": "beside", "at": 2, "until": 3, "fault": "ConnectionError: reset"}],
+        [answered(1, "beside"), {"asked": "beside", "at": 2, "until": 3, "status": 500, "code": "EngineDeadError"}],
+        [answered(1, "beside"), answered(2, "toy", asked="beside")],
+    ],
+    ids=["nothing", "a broken request", "a refusal", "an answer of another model"],
+)
+def test_a_unit_beside_the_slot_has_answered_each_request_or_the_measurement_ends(rows: list[dict[str, Any]]) -> None:
+    with pytest.raises(AssertionError):
+        undisturbed(rows)
+    assert undisturbed([answered(1, "beside"), answered(4, "beside")]) == {"requests": 2, "away": 3.0}
+
+
+def test_the_page_has_each_step_ten_times_and_is_made_from_the_record() -> None:
     rounds = read(RECORD)
-    assert [one["step"] for one in rounds] == [step.format(old="OLD", new="NEW") for step in STEPS]
+    times = Counter(one["step"] for one in rounds)
+    assert times == dict.fromkeys((step.format(old="OLD", new="NEW") for step in STEPS), 10)
     check(PAGE, "kills", table(rounds))
