@@ -32,11 +32,7 @@ files.file(name="The public key", path=f"{KEY}.pub", user="ops", group="ops", mo
 keys = {name: " ".join(line.split()[:2]) for name, line in public_keys(f"{KEY}.pub").items()}
 pins = {name: " ".join(line.split()[:2]) for name, line in public_keys(HOST_KEY).items()}
 lines = [host.data.operator]
-lines += [
-    f'from="{",".join(one.data.sources)}",{one.data.options} {keys[one.name]} {one.data.mark}'
-    for one in fleet
-    if one.name != host.name
-]
+lines += [f'from="{",".join(one.data.sources)}",{one.data.options} {keys[one.name]} {one.data.mark}' for one in fleet]
 files.put(
     name="Whom the node accepts",
     src=StringIO("\n".join([*lines, ""])),

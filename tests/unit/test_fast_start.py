@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -67,6 +68,6 @@ def test_the_entry_points_are_those_that_python_finds(
 ) -> None:
     expected = list(metadata.entry_points(**properties))
     monkeypatch.setattr(metadata, "entry_points", metadata.entry_points)  # and back again after the test
-    monkeypatch.setattr(fast_start.gc, "set_threshold", lambda _: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda _: None)
     fast_start.prepare_fast_start()
     assert list(metadata.entry_points(**properties)) == expected

@@ -405,7 +405,7 @@ def test_the_gate_of_a_unit_of_one_node_asks_for_no_fabric() -> None:
 @pytest.mark.parametrize(
     ("keys", "gib"), [pytest.param({}, 10, id="absent"), ({"cache": "2G"}, 2), ({"cache": "none"}, None)]
 )
-def test_the_gate_asks_for_the_disk_that_what_is_compiled_needs(keys: dict[str, str], gib: int | None) -> None:
+def test_the_gate_asks_for_the_disk_that_what_is_compiled_needs(keys: dict[str, Any], gib: int | None) -> None:
     wanted = gate_file(locked(unit(nodes=["n1"], parallel=None, **keys)), "n1")["cache"]
     assert (wanted and wanted["bytes"] / 2**30) == gib
 

@@ -436,7 +436,7 @@ def test_what_an_engine_in_python_compiles_is_kept_unless_the_unit_says_none(eng
     }
     keys |= {"context": 1024, "api": {"port": 8000}, "memory": 0.5}
     keys |= {"custom": {"command": ["serve", "--port", "{port}"]}} if engine == "custom" else {}
-    caches = ({}, {"cache": "2G"}, {"cache": "none"})
+    caches: tuple[dict[str, str], ...] = ({}, {"cache": "2G"}, {"cache": "none"})
     found = [ServedUnit.model_validate({**keys, **cache}).kept_cache for cache in caches]
     assert found == [kept, "2G", None]
 
