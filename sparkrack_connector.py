@@ -23,15 +23,15 @@ class RouterOSConnector:
 
     def __new__(cls, state: State, host: Host) -> connector.RouterOSConnector:  # type: ignore[misc]
         """Return the connector itself."""
-        return _connector()(state, host)
+        return _import_connector()(state, host)
 
     @staticmethod
     def make_names_data(name: str) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
         """Return the host of a name in an inventory."""
-        return _connector().make_names_data(name)
+        return _import_connector().make_names_data(name)
 
 
-def _connector() -> type[connector.RouterOSConnector]:
+def _import_connector() -> type[connector.RouterOSConnector]:
     import sparkrack_start  # noqa: F401 - finds the packages
     from core.routeros import connector
 

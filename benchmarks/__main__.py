@@ -21,14 +21,14 @@ NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", 
 """Everything runs in namespaces that end with this process, however it ends: nothing is exposed or left behind."""
 
 
-def _counts(_context: click.Context, _option: click.Parameter, value: str) -> list[int]:
+def _parse_counts(_context: click.Context, _option: click.Parameter, value: str) -> list[int]:
     found = [int(word) for word in value.split(",") if word.isdigit() and 1 <= int(word) <= 200]
     if len(found) != len(value.split(",")):
         raise click.BadParameter("give numbers from 1 to 200, as in 1,8,32")
     return found
 
 
-def _names(_context: click.Context, _option: click.Parameter, value: str) -> list[str]:
+def _parse_names(_context: click.Context, _option: click.Parameter, value: str) -> list[str]:
     found = value.split(",")
     unknown = [name for name in found if name not in NAMES]
     if unknown:
@@ -39,7 +39,7 @@ def _names(_context: click.Context, _option: click.Parameter, value: str) -> lis
     return found
 
 
-def _most(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+def _parse_most_hosts(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
     most: dict[str, int] = {}
     for value in values:
         name, _, number = value.partition("=")
@@ -50,10 +50,12 @@ def _most(_context: click.Context, _option: click.Parameter, values: tuple[str, 
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--hosts", default="1,8,32,128", show_default=True, callback=_counts, help="How many targets.")
+@click.option("--hosts", default="1,8,32,128", show_default=True, callback=_parse_counts, help="How many targets.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="How often everything is run.")
-@click.option("--tools", default=",".join(NAMES), show_default=True, callback=_names, help="What is compared.")
-@click.option("--up-to", "most", multiple=True, callback=_most, help="TOOL=HOSTS: that tool with no more than these.")
+@click.option("--tools", default=",".join(NAMES), show_default=True, callback=_parse_names, help="What is compared.")
+@click.option(
+    "--up-to", "most", multiple=True, callback=_parse_most_hosts, help="TOOL=HOSTS: that tool with no more than these."
+)
 @click.option(
     "--answer-after",
     "after",
@@ -80,11 +82,11 @@ def main(
     if os.geteuid():
         raise click.ClickException("needs root, for namespaces and overlay mounts")
     try:
-        root, others = image.root(CACHE, _say), image.others(CACHE, _say)
+        root, others = image.root(CACHE, _say_line), image.others(CACHE, _say_line)
         out.mkdir(parents=True, exist_ok=True)
         found = report.Results(machine=report.machine(root, others), runs=[])
         what = {"hosts": hosts, "rounds": rounds, "tools": tools, "most": most, "after": after}
-        _run({**what, "root": str(root), "others": str(others)}, found, out)
+        _run_measurements({**what, "root": str(root), "others": str(others)}, found, out)
         report.write(found, out, others)
         if docs:
             report.publish(found, out)
@@ -93,7 +95,7 @@ def main(
     click.echo(report.table(found))
 
 
-def _run(asked: dict[str, object], found: report.Results, out: Path) -> None:
+def _run_measurements(asked: dict[str, object], found: report.Results, out: Path) -> None:
     """The measurements, each kept as it comes. Raises BenchError when they end early."""
     work = Path(tempfile.mkdtemp(prefix="sparkrack-bench-"))
     (out / "asked.json").write_text(json.dumps({**asked, "work": str(work)}))
@@ -110,7 +112,7 @@ def _run(asked: dict[str, object], found: report.Results, out: Path) -> None:
                     kept.flush()
                     run = json.loads(line)
                     found.runs.append(run)
-                    _say("{hosts:4} hosts  round {round}  {tool:10} {state:10} {wall:8.2f} s".format(**run))
+                    _say_line("{hosts:4} hosts  round {round}  {tool:10} {state:10} {wall:8.2f} s".format(**run))
                 process.wait()
             finally:
                 process.kill()  # nothing, where it has ended
@@ -121,7 +123,7 @@ def _run(asked: dict[str, object], found: report.Results, out: Path) -> None:
         work.rmdir()
 
 
-def _say(text: str) -> None:
+def _say_line(text: str) -> None:
     click.echo(text, err=True)
 
 

@@ -55,11 +55,11 @@ def environment(place: BenchmarkFixture) -> dict[str, str]:
     }
 
 
-def _pyinfra(inventory: str, deploy: str, *words: str) -> Callable[[BenchmarkFixture], list[str]]:
+def _pyinfra_command(inventory: str, deploy: str, *words: str) -> Callable[[BenchmarkFixture], list[str]]:
     return lambda _: [str(BIN / "pyinfra"), inventory, deploy, "-y", *words]
 
 
-def _ours(*words: str) -> Callable[[BenchmarkFixture], list[str]]:
+def _sparkrack_command(*words: str) -> Callable[[BenchmarkFixture], list[str]]:
     def command(place: BenchmarkFixture) -> list[str]:
         left_out = [f"--exclude={name}" for name in place.rack.switches]
         return [sys.executable, str(HERE / "run_sparkrack.py"), *words, *left_out]
@@ -67,18 +67,18 @@ def _ours(*words: str) -> Callable[[BenchmarkFixture], list[str]]:
     return command
 
 
-def _ansible(place: BenchmarkFixture) -> list[str]:
+def _ansible_command(place: BenchmarkFixture) -> list[str]:
     program = str(place.others / "ansible-playbook")
     return [program, "-i", str(place.folder / "inventory.json"), str(HERE / "ansible/playbook.yml")]
 
 
-def _mitogen(place: BenchmarkFixture) -> list[str]:
+def _mitogen_command(place: BenchmarkFixture) -> list[str]:
     plugins = next(place.others.parent.glob("lib/python*/site-packages/ansible_mitogen/plugins/strategy"))
     settings = ["ANSIBLE_STRATEGY=mitogen_linear", f"ANSIBLE_STRATEGY_PLUGINS={plugins}"]
-    return ["env", *settings, *_ansible(place)]
+    return ["env", *settings, *_ansible_command(place)]
 
 
-def _ssh(place: BenchmarkFixture) -> list[str]:
+def _ssh_command(place: BenchmarkFixture) -> list[str]:
     ssh = f"ssh -F {place.folder}/ssh_config"
     return ["xargs", f"-P{FORKS}", "-n1", "-a", str(place.folder / "addresses"), "sh", "-c", f'exec {ssh} "$0" true']
 
@@ -122,26 +122,33 @@ TOOLS = (
     Tool(
         "sparkrack",
         "sparkrack, by pyinfra deploy.py",
-        _pyinfra("inventory.py", "benchmarks/deploy.py", "--limit", "nodes"),
+        _pyinfra_command("inventory.py", "benchmarks/deploy.py", "--limit", "nodes"),
         results,
         asks_alike=True,
     ),
-    Tool("apply", "sparkrack apply -y", _ours("apply", "-y"), applied),
-    Tool("plan", "sparkrack plan", _ours("plan"), nothing, brings=False, asks_alike=True),
-    Tool("drift", "sparkrack drift", _ours("drift"), nothing, brings=False, asks_alike=True),
+    Tool("apply", "sparkrack apply -y", _sparkrack_command("apply", "-y"), applied),
+    Tool("plan", "sparkrack plan", _sparkrack_command("plan"), nothing, brings=False, asks_alike=True),
+    Tool("drift", "sparkrack drift", _sparkrack_command("drift"), nothing, brings=False, asks_alike=True),
     # A target has no fabric, systemd or GPU, so that both find faults, which they report as on any node.
-    Tool("status", "sparkrack status", _ours("status"), nothing, brings=False, ends=frozenset({0, 1, 2})),
-    Tool("verify", "sparkrack verify", _ours("verify", *VERIFIED), nothing, brings=False, ends=frozenset({2})),
-    Tool("stock", "stock pyinfra operations", _pyinfra(f"{STOCK}/inventory.py", f"{STOCK}/deploy.py"), results),
-    Tool("mitogen", "Ansible with mitogen", _mitogen, recap),
-    Tool("ansible", "Ansible with pipelining", _ansible, recap),
+    Tool("status", "sparkrack status", _sparkrack_command("status"), nothing, brings=False, ends=frozenset({0, 1, 2})),
+    Tool(
+        "verify",
+        "sparkrack verify",
+        _sparkrack_command("verify", *VERIFIED),
+        nothing,
+        brings=False,
+        ends=frozenset({2}),
+    ),
+    Tool("stock", "stock pyinfra operations", _pyinfra_command(f"{STOCK}/inventory.py", f"{STOCK}/deploy.py"), results),
+    Tool("mitogen", "Ansible with mitogen", _mitogen_command, recap),
+    Tool("ansible", "Ansible with pipelining", _ansible_command, recap),
     Tool(
         "connect",
         "pyinfra, connect only",
-        _pyinfra("inventory.py", "benchmarks/connect.py", "--limit", "nodes"),
+        _pyinfra_command("inventory.py", "benchmarks/connect.py", "--limit", "nodes"),
         nothing,
         brings=False,
         asks_alike=True,
     ),
-    Tool("ssh", "ssh true, in parallel", _ssh, nothing, brings=False),
+    Tool("ssh", "ssh true, in parallel", _ssh_command, nothing, brings=False),
 )

@@ -41,7 +41,7 @@ def rack_file(count: int, min_free_kbytes: int, overcommit_memory: int) -> str:
         for number in range(count)
     )
     links = "\n  switch_links: by-hand" if count > len(LEGS) else ""
-    switches = "\n".join(_switch(number, count) for number in range(-(-count // len(LEGS))))
+    switches = "\n".join(_switch_entry(number, count) for number in range(-(-count // len(LEGS))))
     return f"""\
 rack: bench
 access: {{user: {USER}, key: id_ed25519, known_hosts: known_hosts, hardening: false}}
@@ -56,7 +56,7 @@ memory: {{min_free_kbytes: {min_free_kbytes}, overcommit_memory: {overcommit_mem
 """
 
 
-def _switch(number: int, count: int) -> str:
+def _switch_entry(number: int, count: int) -> str:
     here = LEGS[: count - number * len(LEGS)]
     cages = [cage for cage in CAGES if any(leg.startswith(cage) for leg in here)]
     split = ", ".join(f"{cage}: {{split: {SPLIT}}}" for cage in cages)

@@ -61,20 +61,20 @@ class BenchmarkFixture:
         for folder in (tree / "etc/ssh", ssh):
             folder.mkdir(parents=True)
         ssh.chmod(0o700)
-        _write(tree / wanted.HOST_KEY[1:], self.host_keys[name].private, 0o600)
-        _write(tree / f"{wanted.HOST_KEY[1:]}.pub", f"{self.host_keys[name].public} root@{name}\n".encode(), 0o644)
-        _write(tree / wanted.KEY[1:], self.own_keys[name].private, 0o600)
-        _write(tree / f"{wanted.KEY[1:]}.pub", f"{self.own_keys[name].public} sparkrack {name}\n".encode(), 0o644)
-        _write(tree / wanted.AUTHORIZED[1:], f"{self.operator.public} operator\n".encode(), 0o600)
-        _write(tree / "etc/hosts", HOSTS.format(name=name).encode(), 0o644)
+        _write_file(tree / wanted.HOST_KEY[1:], self.host_keys[name].private, 0o600)
+        _write_file(tree / f"{wanted.HOST_KEY[1:]}.pub", f"{self.host_keys[name].public} root@{name}\n".encode(), 0o644)
+        _write_file(tree / wanted.KEY[1:], self.own_keys[name].private, 0o600)
+        _write_file(tree / f"{wanted.KEY[1:]}.pub", f"{self.own_keys[name].public} sparkrack {name}\n".encode(), 0o644)
+        _write_file(tree / wanted.AUTHORIZED[1:], f"{self.operator.public} operator\n".encode(), 0o600)
+        _write_file(tree / "etc/hosts", HOSTS.format(name=name).encode(), 0o644)
 
 
 def made(folder: Path, count: int, others: Path) -> BenchmarkFixture:
     """Write everything for `count` hosts into a new folder."""
     folder.mkdir(parents=True)
     operator = Key.made()
-    _write(folder / "id_ed25519", operator.private, 0o600)
-    _write(folder / "id_ed25519.pub", f"{operator.public} operator\n".encode(), 0o644)
+    _write_file(folder / "id_ed25519", operator.private, 0o600)
+    _write_file(folder / "id_ed25519.pub", f"{operator.public} operator\n".encode(), 0o644)
     memory = {name: int(Path("/proc/sys/vm", name).read_text()) for name in ("min_free_kbytes", "overcommit_memory")}
     (folder / "rack.yaml").write_text(wanted.rack_file(count, **memory))
     (folder / "known_hosts").touch()
@@ -117,6 +117,6 @@ def _for_others(place: BenchmarkFixture) -> None:
     (place.folder / "addresses").write_text("".join(f"{address}\n" for address in place.addresses.values()))
 
 
-def _write(path: Path, content: bytes, mode: int) -> None:
+def _write_file(path: Path, content: bytes, mode: int) -> None:
     path.write_bytes(content)
     path.chmod(mode)

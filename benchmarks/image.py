@@ -51,14 +51,14 @@ def others(cache: Path, say: Callable[[str], None]) -> Path:
     if not (done / "ready").exists():
         say("installing what sparkrack is compared with: Ansible, mitogen (and matplotlib for the plot)")
         shutil.rmtree(done, ignore_errors=True)
-        _pip([sys.executable, "-m", "venv", str(done)])
+        _run_pip([sys.executable, "-m", "venv", str(done)])
         pip = [str(done / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _pip([*pip, "--require-hashes", "-r", str(REQUIREMENTS)])
+        _run_pip([*pip, "--require-hashes", "-r", str(REQUIREMENTS)])
         (done / "ready").touch()
     return done / "bin"
 
 
-def _pip(command: list[str]) -> None:
+def _run_pip(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise BenchError(f"{' '.join(command[:4])} failed:\n{done.stderr.strip()[-600:]}")

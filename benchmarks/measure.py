@@ -29,7 +29,7 @@ def main(result: Path, log: Path, seconds: float, command: list[str]) -> None:
     """Measure one command, which may take so many seconds."""
     peak = [0]
     done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(peak, done))
+    watcher = threading.Thread(target=_watch_memory, args=(peak, done))
     with log.open("wb") as out:
         begin, idle = time.perf_counter(), idle_seconds()
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
@@ -47,7 +47,7 @@ def main(result: Path, log: Path, seconds: float, command: list[str]) -> None:
     result.write_text(json.dumps(found))
 
 
-def _watch(peak: list[int], done: threading.Event) -> None:
+def _watch_memory(peak: list[int], done: threading.Event) -> None:
     pause = OFTEN
     while not done.wait(pause):
         begin = time.thread_time()

@@ -86,11 +86,11 @@ COLUMNS: tuple[tuple[str, Callable[[Run], float], int], ...] = (
 def table(results: Results) -> str:
     """All of it as Markdown: a table for each state, and one of how cost grows."""
     states = [state for state in TITLES if state != "apart" or any(run["state"] == state for run in results.runs)]
-    parts = [_state(results, state) for state in states]
-    return "\n".join([*parts, _growth(results), _machine(results)])
+    parts = [_table_of_state(results, state) for state in states]
+    return "\n".join([*parts, _table_of_growth(results), _list_machine(results)])
 
 
-def _state(results: Results, state: str) -> str:
+def _table_of_state(results: Results, state: str) -> str:
     based = state != "fresh"
     heads = [
         "hosts",
@@ -99,7 +99,7 @@ def _state(results: Results, state: str) -> str:
         "x sparkrack",
         *(["x connect"] if based else []),
     ]
-    lines = [f"### {TITLES[state]}", "", _row(heads), _row(["---"] * len(heads))]
+    lines = [f"### {TITLES[state]}", "", _format_row(heads), _format_row(["---"] * len(heads))]
     for hosts in results.counts:
         for tool in TOOLS:
             runs = results.of(tool.name, hosts, state)
@@ -107,25 +107,25 @@ def _state(results: Results, state: str) -> str:
                 cells = [spread(map(value, runs), digits) for _, value, digits in COLUMNS]
                 bases = ["sparkrack", *(["connect"] if based else [])]
                 ratios = ["1" if tool.name == base else ratio(results, tool.name, base, hosts, state) for base in bases]
-                lines.append(_row([str(hosts), tool.title, *cells, *ratios]))
+                lines.append(_format_row([str(hosts), tool.title, *cells, *ratios]))
     return "\n".join([*lines, ""])
 
 
-def _growth(results: Results) -> str:
+def _table_of_growth(results: Results) -> str:
     """Return the cost of one more host, between the smallest and each larger number."""
     first, *more = results.counts
     heads = ["without changes", *(f"{first} -> {hosts} hosts" for hosts in more)]
     lines = ["### One more host", "", "Wall s, CPU s of the tool, and MB of the tool, for each host more.", ""]
-    lines += [_row(heads), _row(["---"] * len(heads))]
+    lines += [_format_row(heads), _format_row(["---"] * len(heads))]
     for tool in TOOLS:
         base = results.of(tool.name, first, "unchanged")
-        cells = [_each(base, results.of(tool.name, hosts, "unchanged"), hosts - first) for hosts in more]
+        cells = [_growth_of_host(base, results.of(tool.name, hosts, "unchanged"), hosts - first) for hosts in more]
         if base and any(cell != "-" for cell in cells):
-            lines.append(_row([tool.title, *cells]))
+            lines.append(_format_row([tool.title, *cells]))
     return "\n".join([*lines, ""]) if more else ""
 
 
-def _each(few: list[Run], many: list[Run], hosts: int) -> str:
+def _growth_of_host(few: list[Run], many: list[Run], hosts: int) -> str:
     if not (few and many):
         return "-"
     found = []
@@ -135,11 +135,11 @@ def _each(few: list[Run], many: list[Run], hosts: int) -> str:
     return ", ".join(found)
 
 
-def _row(cells: Iterable[str]) -> str:
+def _format_row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _machine(results: Results) -> str:
+def _list_machine(results: Results) -> str:
     lines = [f"- {name}: {value}" for name, value in results.machine.items()]
     if shares := [run["elsewhere"] * 100 for run in results.runs if "elsewhere" in run]:
         lines.append(f"- other processes used {spread(shares, 0)} % of the machine's CPU time during a run")

@@ -77,10 +77,10 @@ def measure(
             for tool in taking_part:
                 if tool.brings:
                     beside = [one for one in taking_part if one.after == tool.name and not one.brings]
-                    yield from _one(place, root, tool, beside, number, states, answer_after)
+                    yield from _measure_tool(place, root, tool, beside, number, states, answer_after)
 
 
-def _one(
+def _measure_tool(
     place: BenchmarkFixture,
     root: Path,
     tool: Tool,
@@ -93,33 +93,35 @@ def _one(
     that ask alike, on targets that answer from a record."""
     started = targets.start(place.folder / "targets", root, place.addresses, place.seed)
     try:
-        yield _command(place, started, tool, number, FRESH)
-        states[tool.name] = {target.name: _state(place, target) for target in started}
-        _alike(states, tool.name)
+        yield _measure_command(place, started, tool, number, FRESH)
+        states[tool.name] = {target.name: _read_state(place, target) for target in started}
+        _require_same_state(states, tool.name)
         for one in (tool, *beside):
-            yield _command(place, started, one, number, SAME)
+            yield _measure_command(place, started, one, number, SAME)
         if answer_after is not None and tool.asks_alike:
             targets.record(started)
-            _command(place, started, tool, number, SAME)
+            _measure_command(place, started, tool, number, SAME)
             targets.answer_from_record(started, answer_after)
             for one in (tool, *beside):
                 if one.asks_alike:
-                    yield _command(place, started, one, number, APART)
+                    yield _measure_command(place, started, one, number, APART)
             targets.answer_live(started)
-        if {target.name: _state(place, target) for target in started} != states[tool.name]:
+        if {target.name: _read_state(place, target) for target in started} != states[tool.name]:
             raise BenchError(f"{tool.title}: a run without changes has changed something")
     finally:
         targets.end(started)
 
 
-def _command(place: BenchmarkFixture, started: list[Target], tool: Tool, number: int, state: str) -> BenchmarkRun:
+def _measure_command(
+    place: BenchmarkFixture, started: list[Target], tool: Tool, number: int, state: str
+) -> BenchmarkRun:
     result, log = place.folder / "result.json", place.folder / "log"
-    cpu, sessions = _sum(started)
+    cpu, sessions = _sum_targets(started)
     meter = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m"]
     command = [*meter, "benchmarks.measure", str(result), str(log), str(LONGEST), *tool.command(place)]
     subprocess.run(command, env={**environment(place), "PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY, check=True)
     targets.idle(started)
-    after_cpu, after_sessions = _sum(started)
+    after_cpu, after_sessions = _sum_targets(started)
     found = json.loads(result.read_text())
     output = log.read_text(errors="replace")
     where = f"{tool.title}, {place.count} hosts, {state}"
@@ -141,11 +143,11 @@ def _command(place: BenchmarkFixture, started: list[Target], tool: Tool, number:
     )
 
 
-def _sum(started: list[Target]) -> tuple[float, int]:
+def _sum_targets(started: list[Target]) -> tuple[float, int]:
     return sum(target.cpu for target in started), sum(target.sessions for target in started)
 
 
-def _state(place: BenchmarkFixture, target: Target) -> str:
+def _read_state(place: BenchmarkFixture, target: Target) -> str:
     """All that the desired state is about: content, owner and mode, and what the kernel and systemd have live."""
     node = place.rack.nodes[target.name]
     paths, keys = wanted.managed(place.rack, node), wanted.settings(place.rack, node)
@@ -156,7 +158,7 @@ def _state(place: BenchmarkFixture, target: Target) -> str:
     )
 
 
-def _alike(states: Mapping[str, Mapping[str, str]], tool: str) -> None:
+def _require_same_state(states: Mapping[str, Mapping[str, str]], tool: str) -> None:
     """Raises BenchError when a tool left a host in another state than the first tool did."""
     first = next(iter(states))
     for host, state in states[tool].items():

@@ -59,7 +59,7 @@ class Target:
 
 def bridge() -> None:
     """The wire between the operator and the targets. Once in a hall."""
-    _ip(
+    _run_ip(
         "link set lo up",
         "link add bench0 type bridge",
         f"address add {GATEWAY}/{PREFIX} dev bench0",
@@ -83,8 +83,8 @@ def start(folder: Path, root: Path, addresses: Mapping[str, str], seed: Callable
     until = time.monotonic() + PATIENCE
     for _, _, place, outer in started:
         while Path(f"/proc/{outer.pid}/ns/net").stat().st_ino == here:
-            _still(place, outer, until)
-    _ip(
+            _require_start(place, outer, until)
+    _run_ip(
         *(
             line
             for number, (_, _, _, outer) in enumerate(started)
@@ -95,9 +95,9 @@ def start(folder: Path, root: Path, addresses: Mapping[str, str], seed: Callable
         )
     )
     for _, address, place, outer in started:
-        while not _answers(address):
-            _still(place, outer, until)
-    inner = _children()
+        while not _answers_ssh(address):
+            _require_start(place, outer, until)
+    inner = _list_children()
     return [Target(name, address, place, outer, inner[outer.pid]) for name, address, place, outer in started]
 
 
@@ -129,7 +129,7 @@ def _replace_sudo(target: Target, script: str) -> None:
 
 def end(targets: list[Target]) -> None:
     """End them and forget what they wrote."""
-    _ip(*(f"link delete port{number}" for number in range(len(targets))))
+    _run_ip(*(f"link delete port{number}" for number in range(len(targets))))
     for target in targets:
         target.outer.kill()  # --kill-child: the kernel ends the rest
     for target in targets:
@@ -140,20 +140,20 @@ def end(targets: list[Target]) -> None:
 def idle(targets: list[Target]) -> None:
     """Wait until no session is left: only then is all that it used accounted for. Raises BenchError when one stays."""
     until = time.monotonic() + 20
-    while busy := {target.pid for target in targets} & _children().keys():
+    while busy := {target.pid for target in targets} & _list_children().keys():
         if time.monotonic() > until:
             raise BenchError(f"{len(busy)} targets still have a session")
         time.sleep(0.05)
 
 
-def _still(place: Path, outer: subprocess.Popen[bytes], until: float) -> None:
+def _require_start(place: Path, outer: subprocess.Popen[bytes], until: float) -> None:
     if outer.poll() is not None or time.monotonic() > until:
         output = (place / "log").read_text(errors="replace").strip()
         raise BenchError(f"target {place.name} does not start: {output or 'no output'}")
     time.sleep(0.01)
 
 
-def _answers(address: str) -> bool:
+def _answers_ssh(address: str) -> bool:
     try:
         with socket.create_connection((address, 22), timeout=1) as connection:
             return bool(connection.recv(4))
@@ -161,7 +161,7 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _children() -> dict[int, int]:
+def _list_children() -> dict[int, int]:
     """A child of each process that has one."""
     found = {}
     for folder in Path("/proc").iterdir():
@@ -174,7 +174,7 @@ def _children() -> dict[int, int]:
     return found
 
 
-def _ip(*lines: str) -> None:
+def _run_ip(*lines: str) -> None:
     done = subprocess.run(["ip", "-batch", "-"], input="\n".join(lines), capture_output=True, text=True)
     if done.returncode:
         raise BenchError(f"ip: {done.stderr.strip()}")

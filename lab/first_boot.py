@@ -45,7 +45,7 @@ def box(name: str, layout: Layout, paths: LabPaths) -> None:
     else:
         _host_keys(seed, name)
     (seed / "hostname").write_text(f"{hostname(layout, name)}\n")
-    private_file.make(seed / "wizard", f"{WIZARD}:{_hashed(paths.password.read_text().strip())}\n")
+    private_file.make(seed / "wizard", f"{WIZARD}:{_hash_password(paths.password.read_text().strip())}\n")
 
 
 def hostname(layout: Layout, name: str) -> str:
@@ -67,7 +67,7 @@ def _host_keys(folder: Path, host: str) -> None:
         make_key(folder / f"ssh_host_{kind}_key", f"root@{host}", kind)
 
 
-def _hashed(password: str) -> str:
+def _hash_password(password: str) -> str:
     command = ["openssl", "passwd", "-6", "-stdin"]
     done = subprocess.run(command, input=password + "\n", capture_output=True, text=True)
     if done.returncode:

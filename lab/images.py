@@ -143,9 +143,9 @@ def image(name: str, busybox: bytes, size: int, release: EngineRelease | None = 
     path, tag = target(name)
     own = random.Random(f"{path}:{tag}").randbytes(size)  # noqa: S311 - no secret
     links = {f"bin/{name}": "busybox" for name in COMMANDS}
-    tars = [_tar({"bin/busybox": busybox}, links), _tar({"opt/weights": own, "opt/name": name.encode()})]
+    tars = [_pack_tar({"bin/busybox": busybox}, links), _pack_tar({"opt/weights": own, "opt/name": name.encode()})]
     if release:
-        tars.append(_engine(release))
+        tars.append(_engine_layer(release))
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -158,13 +158,13 @@ def image(name: str, busybox: bytes, size: int, release: EngineRelease | None = 
     return LabImage(path, tag, (json.dumps(config).encode(), *layers))
 
 
-def _engine(release: EngineRelease) -> bytes:
+def _engine_layer(release: EngineRelease) -> bytes:
     """The layer of an engine."""
     known = {"engine": release.engine, "version": release.version}
     package = ENGINES[release.engine].package
     metadata = f"Metadata-Version: 2.1\nName: {package}\nVersion: {release.version}\n"
     files = {
-        **dict(_interpreter(release.python)),
+        **dict(_list_interpreter_files(release.python)),
         **{place: text.encode() for place, text in ENGINE_TEXTS.items()},
         **{place: (PACKAGES / path).read_bytes() for place, path in ENGINE_FILES.items()},
         f"{ENGINE}/release.json": json.dumps(known).encode(),
@@ -177,10 +177,10 @@ def _engine(release: EngineRelease) -> bytes:
         "usr/bin/python3": "python3.11",
         f"lib64/{LOADER}": f"/{LIBRARIES}/{LOADER}",
     }
-    return _tar(files, links)
+    return _pack_tar(files, links)
 
 
-def _interpreter(root: Path) -> Iterator[tuple[str, bytes]]:
+def _list_interpreter_files(root: Path) -> Iterator[tuple[str, bytes]]:
     """The files of the interpreter by their paths in the image. Absolute links, which lead out of it, are left out."""
     for pattern in PYTHON_ROOT:
         for path in sorted(root.glob(pattern)):
@@ -190,7 +190,7 @@ def _interpreter(root: Path) -> Iterator[tuple[str, bytes]]:
                 yield str(place), path.read_bytes()
 
 
-def _tar(files: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
+def _pack_tar(files: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
@@ -218,16 +218,17 @@ class Registry:
     def has(self, repository: str, tag: str) -> bool:
         """Return whether the tag exists. Its manifest is pushed last, so the image is complete then."""
         return (
-            self._ask("HEAD", f"/v2/{repository}/manifests/{tag}", {200, 404}, headers={"Accept": MANIFEST})[0] == 200
+            self._send_request("HEAD", f"/v2/{repository}/manifests/{tag}", {200, 404}, headers={"Accept": MANIFEST})[0]
+            == 200
         )
 
     def push(self, image: LabImage) -> None:
         """Push an image, blobs first."""
         for blob in image.blobs:
-            if self._ask("HEAD", f"/v2/{image.repository}/blobs/{digest(blob)}", {200, 404})[0] == 404:
-                _, place = self._ask("POST", f"/v2/{image.repository}/blobs/uploads/", {202})
+            if self._send_request("HEAD", f"/v2/{image.repository}/blobs/{digest(blob)}", {200, 404})[0] == 404:
+                _, place = self._send_request("POST", f"/v2/{image.repository}/blobs/uploads/", {202})
                 join = "&" if "?" in place else "?"
-                self._ask(
+                self._send_request(
                     "PUT",
                     f"{place}{join}digest={digest(blob)}",
                     {201},
@@ -235,9 +236,9 @@ class Registry:
                     {"Content-Type": "application/octet-stream"},
                 )
         path = f"/v2/{image.repository}/manifests/{image.tag}"
-        self._ask("PUT", path, {201}, image.manifest, {"Content-Type": MANIFEST})
+        self._send_request("PUT", path, {201}, image.manifest, {"Content-Type": MANIFEST})
 
-    def _ask(
+    def _send_request(
         self, method: str, path: str, good: set[int], body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, str]:
         """Return status and `Location` of an answer. Raises OSError with the registry's message for an unexpected

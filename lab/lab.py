@@ -94,7 +94,7 @@ class Lab:
 
         `factory`: new machines are in factory state. Existing machines stay as they are.
         """
-        self._plan(nodes, given)
+        self._settle_rack(nodes, given)
         self._bring_up(factory=factory)
 
     def snapshot(self, name: str) -> None:
@@ -135,7 +135,7 @@ class Lab:
         services.prepare(self.layout, self.paths, image)
         self.paths.give_to_caller()
         ns.create(namespace)
-        self._wire()
+        self._build_network()
         for service in services.services(self.layout, self.paths, image):
             if not service.pids():
                 self.say(f"starting the {service.name}")
@@ -150,9 +150,9 @@ class Lab:
             self.say(f"booting {len(waiting)} of {len(rack.nodes)} nodes")
         for node in waiting:
             node.start(image)
-        self._push(image)  # while they boot
+        self._push_images(image)  # while they boot
         self.paths.give_to_caller()
-        self._wait(self.machines.nodes)
+        self._wait_for_logins(self.machines.nodes)
 
     def down(self) -> None:
         """End everything and delete the lab's folder; nothing is left but the cache. Nothing there is fine."""
@@ -178,7 +178,7 @@ class Lab:
             node.factory()
             node.start(base(cache(), self.say))
             self.paths.give_to_caller()
-            self._wait([node])
+            self._wait_for_logins([node])
         elif name in layout.rack.switches:
             switch = VirtualSwitch(name, layout, self.paths)
             again = factory or switch.in_factory_state
@@ -188,7 +188,7 @@ class Lab:
             if again:
                 switch.box(serial)
                 self.paths.give_to_caller()
-                self._wire()
+                self._build_network()
             switch.start(factory=True)
         else:
             known = ", ".join([*layout.rack.nodes, *layout.rack.switches])
@@ -214,12 +214,12 @@ class Lab:
         found = []
         for node in self.machines.nodes:
             address = str(rack.nodes[node.name].address)
-            found.append(self._member(node.name, "node", address, 22, bool(node.pids())))
+            found.append(self._describe_member(node.name, "node", address, 22, bool(node.pids())))
         for switch in self.machines.switches:
             spec, running = rack.switches[switch.name], bool(switch.pids())
-            member = self._member(switch.name, "switch", str(spec.address), spec.port, running)
+            member = self._describe_member(switch.name, "switch", str(spec.address), spec.port, running)
             if switch.in_factory_state and not member.answers:
-                member = self._member(switch.name, "switch", str(FROM_THE_BOX.ip), spec.port, running)
+                member = self._describe_member(switch.name, "switch", str(FROM_THE_BOX.ip), spec.port, running)
             found.append(member)
         return found
 
@@ -252,7 +252,7 @@ class Lab:
         """Return the variables of such a command: RACK, and where records of runs (backups, journals) are kept."""
         return {"RACK": str(self.paths.rack), "XDG_STATE_HOME": str(self.paths.folder / "state")}
 
-    def _plan(self, nodes: int, given: Path | None) -> None:
+    def _settle_rack(self, nodes: int, given: Path | None) -> None:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""
         # A file that cannot be used stops here, under the name its owner knows it by.
         own = load(given) if given else None
@@ -271,11 +271,11 @@ class Lab:
         self.paths.give_to_caller()
         self.layout  # noqa: B018 - a rack that cannot be loaded stops here, before anything is built
 
-    def _wire(self) -> None:
+    def _build_network(self) -> None:
         factory = any(switch.in_factory_state for switch in self.machines.switches)
         network.build(self.layout, self.paths.namespace, runner(), factory=factory)
 
-    def _push(self, base: Base) -> None:
+    def _push_images(self, base: Base) -> None:
         """Bring the images of the rack file, which its owner may have edited, to the registry."""
         rack = load(self.paths.rack)
         if not rack.images:
@@ -288,7 +288,7 @@ class Lab:
         if done.returncode:
             raise LabError(f"the images of the rack cannot be pushed:\n{done.stderr.strip()}")
 
-    def _wait(self, nodes: list[VirtualNode]) -> None:
+    def _wait_for_logins(self, nodes: list[VirtualNode]) -> None:
         """Wait until every node takes logins; raises LabError when one has ended or takes too long."""
         begin = time.monotonic()
         waiting = list(nodes)
@@ -314,7 +314,7 @@ class Lab:
             if waiting:
                 time.sleep(0.5)
 
-    def _member(self, name: str, kind: str, address: str, port: int, running: bool) -> Member:
+    def _describe_member(self, name: str, kind: str, address: str, port: int, running: bool) -> Member:
         return Member(
             name, kind, address, running, running and ns.answers(self.paths.namespace, address, port, kind == "node")
         )

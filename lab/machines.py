@@ -55,7 +55,7 @@ class LabMachines:
                 node.prepare()
         for switch in switches:
             switch.prepare(factory=factory and not switch.made)
-        self._pin()
+        self._pin_host_keys()
         if not self.paths.rack.exists():
             fingerprints = {
                 switch.name: PLACEHOLDER if switch.in_factory_state else switch.fingerprint() for switch in switches
@@ -81,7 +81,7 @@ class LabMachines:
                 f"machines in factory state need one switch in the rack: each has the factory address {FROM_THE_BOX.ip}"
             )
 
-    def _pin(self) -> None:
+    def _pin_host_keys(self) -> None:
         """The host keys of the nodes that did not come from a box; of the others nothing is known beforehand."""
         file, rack = self.paths.known_hosts, self.layout.rack
         before = file.read_text() if file.exists() else ""

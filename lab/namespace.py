@@ -85,7 +85,7 @@ def connected(namespace: str, address: str, port: int) -> socket.socket | None:
 
 def matching(namespace: str, argument: str) -> list[int]:
     """The processes in the namespace that were started with exactly this argument."""
-    return [pid for pid in processes(namespace) if argument in _arguments(pid)]
+    return [pid for pid in processes(namespace) if argument in _read_arguments(pid)]
 
 
 def end(pids: list[int], grace: float = 0.0) -> None:
@@ -125,7 +125,7 @@ def alive(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-def _arguments(pid: int) -> list[str]:
+def _read_arguments(pid: int) -> list[str]:
     try:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
     except (FileNotFoundError, ProcessLookupError):

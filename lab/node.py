@@ -118,7 +118,7 @@ class VirtualNode:
 
     def pids(self) -> list[int]:
         """The processes of this node's kernel."""
-        return ns.matching(self.paths.namespace, f"umid={self._umid}")
+        return ns.matching(self.paths.namespace, f"umid={self._machine_id}")
 
     def start(self, base: Base) -> None:
         """Boot the node, with its disk as it is or factory-fresh when there is none."""
@@ -137,9 +137,9 @@ class VirtualNode:
             "seccomp=on",  # a system call of a node costs half of what it does with ptrace (measured, decision 0016)
             *(
                 f"vec{device}:transport=tap,ifname={tap},mac={mac},mtu={mtu},depth=128"
-                for device, tap, mac, mtu in self._interfaces()
+                for device, tap, mac, mtu in self._list_interfaces()
             ),
-            f"umid={self._umid}",
+            f"umid={self._machine_id}",
             f"uml_dir={self.folder}/",
             *("con=null", "con0=null,fd:1", "ssl=null", "quiet"),
         ]
@@ -185,7 +185,7 @@ class VirtualNode:
         lines = console.read_text(errors="replace").splitlines() if console.exists() else []
         return "\n".join(lines[-5:])
 
-    def _interfaces(self) -> Iterator[tuple[int, str, str, int]]:
+    def _list_interfaces(self) -> Iterator[tuple[int, str, str, int]]:
         """Number of the vector device, tap, hardware address and MTU of each interface."""
         tap, mac = self.layout.management_tap(self.name), self.layout.management_mac(self.name)
         yield MANAGEMENT_DEVICE, tap, mac, 1500
@@ -193,7 +193,7 @@ class VirtualNode:
             yield wire.device, wire.tap, wire.mac, FRAME
 
     @property
-    def _umid(self) -> str:
+    def _machine_id(self) -> str:
         return f"{self.paths.namespace}-{self.name}"
 
     def _memory_folder(self) -> dict[str, str]:

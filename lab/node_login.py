@@ -59,20 +59,20 @@ class Logins:
 
     def boot_id_by_key(self, name: str) -> str | None:
         """Return the same with the operator's login only."""
-        if self._node(name).in_factory_state and not self._pinned(name):
+        if self._virtual_node(name).in_factory_state and not self._is_pinned(name):
             return None  # ssh would report it only after it asked the node
         done = self.inside([*self.ssh(name), BOOT_ID])
         return (done.stdout.strip() or None) if done.returncode == 0 else None
 
     def reboot(self, name: str) -> None:
         """Restart the node from inside; it closes the connection."""
-        self._systemctl(name, "reboot")
+        self._run_systemctl(name, "reboot")
 
     def power_off(self, name: str) -> None:
         """Shut the node down; it closes the connection."""
-        self._systemctl(name, "poweroff")
+        self._run_systemctl(name, "poweroff")
 
-    def _systemctl(self, name: str, verb: str) -> None:
+    def _run_systemctl(self, name: str, verb: str) -> None:
         if self.boot_id_by_key(name):
             self.inside([*self.ssh(name), "sudo", "systemctl", verb])
         else:
@@ -83,10 +83,10 @@ class Logins:
         enter = ["ip", "netns", "exec", self.paths.namespace]
         return subprocess.run([*enter, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd)
 
-    def _node(self, name: str) -> VirtualNode:
+    def _virtual_node(self, name: str) -> VirtualNode:
         return VirtualNode(name, self.layout, self.paths)
 
-    def _pinned(self, name: str) -> bool:
+    def _is_pinned(self, name: str) -> bool:
         file = self.paths.known_hosts
         return file.exists() and known_hosts.knows(file.read_text(), str(self.layout.rack.nodes[name].address))
 
@@ -95,7 +95,7 @@ class Logins:
 
         Any host key is accepted: the lab created the machine and the wire to it.
         """
-        file = self._node(name).password
+        file = self._virtual_node(name).password
         if not file.exists():
             return None
         password = file.read_text().strip()

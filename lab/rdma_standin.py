@@ -38,10 +38,10 @@ def move() -> None:
         return
     for name in os.environ.get("NCCL_IB_HCA", "").lstrip("=").split(","):
         if name:
-            _count(name)
+            _count_words(name)
 
 
-def _count(name: str) -> None:
+def _count_words(name: str) -> None:
     folder = os.environ.get("STANDIN_RDMA")
     if folder:
         for counter in ("port_xmit_data", "port_rcv_data"):

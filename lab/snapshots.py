@@ -45,7 +45,7 @@ class LabSnapshot:
         side = self.folder.with_name(f".{self.name}.new")
         shutil.rmtree(side, ignore_errors=True)
         make_for_caller(side)
-        _copy(paths.folder, side / "lab")
+        _copy_folder(paths.folder, side / "lab")
         made = datetime.now(UTC).isoformat(timespec="seconds")
         record = {"folder": str(paths.folder), "made": made, **_made_of(base)}
         (side / "snapshot.json").write_text(json.dumps(record, indent=1))
@@ -58,18 +58,18 @@ class LabSnapshot:
         record = self.check(base)
         shutil.rmtree(paths.folder, ignore_errors=True)
         paths.folder.mkdir(parents=True)
-        _copy(self.folder / "lab", paths.folder)
+        _copy_folder(self.folder / "lab", paths.folder)
         # The rack file names the lab's own keys and passwords by their absolute paths.
         paths.rack.write_text(paths.rack.read_text().replace(record["folder"], str(paths.folder)))
 
     def delete(self) -> None:
         """Remove it. Raises LabError when there is none."""
-        self._record()
+        self._read_record()
         shutil.rmtree(self.folder)
 
     def check(self, base: Base) -> dict[str, Any]:
         """The record of this snapshot. Raises LabError when there is none, or when it does not fit the image."""
-        record, made_of = self._record(), _made_of(base)
+        record, made_of = self._read_record(), _made_of(base)
         if {name: record.get(name) for name in made_of} != made_of:
             raise LabError(
                 f"snapshot {self.name} was made with another image or kernel of the nodes; "
@@ -77,7 +77,7 @@ class LabSnapshot:
             )
         return record
 
-    def _record(self) -> dict[str, Any]:
+    def _read_record(self) -> dict[str, Any]:
         try:
             found: dict[str, Any] = json.loads((self.folder / "snapshot.json").read_text())
         except FileNotFoundError:
@@ -102,7 +102,7 @@ def _made_of(base: Base) -> dict[str, str]:
     return {"image": base.folder.name, "kernel": base.kernel.folder.name}
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_folder(source: Path, target: Path) -> None:
     """Copy a folder, holes as holes: of a node's 32 GiB a few hundred MB are written."""
     options = ["--sparse", "--anchored", "--no-wildcards-match-slash", *(f"--exclude=./{name}" for name in LEFT_OUT)]
     target.mkdir(exist_ok=True)

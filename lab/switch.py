@@ -64,18 +64,18 @@ class VirtualSwitch:
     @property
     def made(self) -> bool:
         """Whether this switch was prepared before."""
-        return self._config.exists()
+        return self._config_file.exists()
 
     @property
     def in_factory_state(self) -> bool:
         """Whether its factory state is that of a real switch, and not the lab's, which the operator can log in to."""
-        return self.made and bool(json.loads(self._config.read_text())["boxed"])
+        return self.made and bool(json.loads(self._config_file.read_text())["boxed"])
 
     def box(self, serial: str | None = None) -> None:
         """Bring the switch to factory state; with `serial` it is another unit, with a sticker of its own."""
         if serial:
             self.sticker.unlink(missing_ok=True)
-            self._other.write_text(serial + "\n")
+            self._replaced_serial_file.write_text(serial + "\n")
         self.prepare(factory=True)
 
     def prepare(self, *, factory: bool = False) -> None:
@@ -91,23 +91,23 @@ class VirtualSwitch:
         for path in own:
             private_file.make(path, secrets.token_urlsafe(24) + "\n")
         private_file.make(self.sticker, secrets.token_hex(5) + "\n")
-        if not self._certificate.exists():
-            certificate.make(self.name, self._certificate, self._key)
-        self._config.write_text(self._configuration(factory=factory).model_dump_json(indent=1))
+        if not self._certificate_file.exists():
+            certificate.make(self.name, self._certificate_file, self._key_file)
+        self._config_file.write_text(self._make_configuration(factory=factory).model_dump_json(indent=1))
 
     def fingerprint(self) -> str:
         """SHA-256 of the certificate (DER), as rack.yaml wants it."""
-        return certificate.fingerprint(self._certificate)
+        return certificate.fingerprint(self._certificate_file)
 
     def pids(self) -> list[int]:
         """The process of this switch; empty when it is not running."""
-        return ns.matching(self.paths.namespace, str(self._config))
+        return ns.matching(self.paths.namespace, str(self._config_file))
 
     def start(self, factory: bool = False) -> None:
         """Start the switch and wait until it listens. Raises LabError with its output when it does not."""
         output = self.folder / "output.log"
         command = ["ip", "netns", "exec", self.paths.namespace, sys.executable, "-m", "lab.routeros_emulator"]
-        command += ["--config", str(self._config), *(["--factory"] if factory else [])]
+        command += ["--config", str(self._config_file), *(["--factory"] if factory else [])]
         with output.open("wb") as file:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd=PACKAGES
@@ -126,28 +126,30 @@ class VirtualSwitch:
         ns.end(self.pids(), grace=3.0)
 
     @property
-    def _other(self) -> Path:
+    def _replaced_serial_file(self) -> Path:
         """The serial number of a unit that replaced the first one."""
         return self.folder / "serial"
 
     @property
-    def _config(self) -> Path:
+    def _config_file(self) -> Path:
         return self.folder / "config.json"
 
     @property
-    def _certificate(self) -> Path:
+    def _certificate_file(self) -> Path:
         return self.folder / "certificate.pem"
 
     @property
-    def _key(self) -> Path:
+    def _key_file(self) -> Path:
         return self.folder / "key.pem"
 
-    def _configuration(self, *, factory: bool) -> SwitchConfig:
+    def _make_configuration(self, *, factory: bool) -> SwitchConfig:
         switch = self.layout.rack.switches[self.name]
         plain = switch.tls is False
         operator = User(name=switch.user, password_file=self.password)
         certified = not (plain or factory)
-        serial = self._other.read_text().strip() if self._other.exists() else switch.serial
+        serial = (
+            self._replaced_serial_file.read_text().strip() if self._replaced_serial_file.exists() else switch.serial
+        )
         management = f"{switch.address}/{self.layout.management.prefixlen}"
         return SwitchConfig(
             address=switch.address,
@@ -156,8 +158,8 @@ class VirtualSwitch:
             tls_port=TLS_API_PORT if plain else switch.port,
             www_port=80,
             www_ssl_port=switch.reader.port if switch.reader else 443,
-            tls_cert=self._certificate if certified else None,
-            tls_key=self._key if certified else None,
+            tls_cert=self._certificate_file if certified else None,
+            tls_key=self._key_file if certified else None,
             state=self.folder / "state.json",
             log=self.log,
             control=self.control,
@@ -169,10 +171,10 @@ class VirtualSwitch:
             **({"serial": serial} if serial else {}),
             users=(User(name="admin", password_file=self.sticker) if factory else operator,),
             boxed=factory,
-            cables=tuple(self._cables()),
+            cables=tuple(self._list_cables()),
         )
 
-    def _cables(self) -> list[EmulatedCable]:
+    def _list_cables(self) -> list[EmulatedCable]:
         switch = self.layout.rack.switches[self.name]
         plugged = self.layout.cage_cables(switch)
         return [

@@ -209,15 +209,15 @@ class ReleaseParser:
 
     def refusals(self, lines: Sequence[Sequence[str]]) -> list[str | None]:
         """Return for each line the message with which the parser refuses it, None where it takes it."""
-        answers: list[str | None] = self._ask(lines)
+        answers: list[str | None] = self._ask_parser(lines)
         return answers
 
     def options(self) -> dict[str, EngineOption]:
         """Return the options of the release by name."""
-        answer: dict[str, dict[str, Any]] = self._ask("options")
+        answer: dict[str, dict[str, Any]] = self._ask_parser("options")
         return {name: EngineOption(**{**value, "choices": tuple(value["choices"])}) for name, value in answer.items()}
 
-    def _ask(self, question: object) -> Any:
+    def _ask_parser(self, question: object) -> Any:
         try:
             print(json.dumps(question), file=self._process.stdin, flush=True)
             return json.loads(self._process.stdout.readline())
@@ -315,17 +315,17 @@ def recipes() -> list[str]:
             if HARDWARE not in variant.get("supported_hardware", [HARDWARE]):
                 continue
             line = [variant.get("model_id", recipe["model"]["model_id"]), *recipe["model"].get("base_args", [])]
-            line += variant.get("extra_args", []) + _override(variant, "extra_args", [])
-            lines.append(_merged(line))
+            line += variant.get("extra_args", []) + _override_of_hardware(variant, "extra_args", [])
+            lines.append(_merge_arguments(line))
             for feature in recipe.get("features", {}).values():
                 chosen = feature["modes"][feature["default_mode"]] if "modes" in feature else feature
                 if name in chosen.get("variants", [name]) and HARDWARE in chosen.get("hardware", [HARDWARE]):
-                    line += _override(chosen, "args", chosen["args"])
-            lines.append(_merged(line))
+                    line += _override_of_hardware(chosen, "args", chosen["args"])
+            lines.append(_merge_arguments(line))
     return list(dict.fromkeys(lines))
 
 
-def _merged(line: list[str]) -> str:
+def _merge_arguments(line: list[str]) -> str:
     """Return a line, quoted. An option that is given again replaces the first one."""
     options: dict[str, list[str]] = {}
     name = ""
@@ -337,7 +337,7 @@ def _merged(line: list[str]) -> str:
     return shlex.join(argument for values in options.values() for argument in values)
 
 
-def _override(part: dict[str, Any], key: str, default: list[str]) -> list[str]:
+def _override_of_hardware(part: dict[str, Any], key: str, default: list[str]) -> list[str]:
     value: list[str] = part.get("hardware_overrides", {}).get(HARDWARE, {}).get(key, default)
     return value
 

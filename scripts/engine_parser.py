@@ -119,7 +119,7 @@ def _version_or_any(known: Callable[[str], str]) -> Callable[[str], str]:
     return version
 
 
-def _schema(function: Any, **_: object) -> str:
+def _infer_schema(function: Any, **_: object) -> str:
     """Stand in for infer_schema of torch, whose result is only parsed for what follows the arrow."""
     returned = typing.get_type_hints(function)["return"]
     parts = typing.get_args(returned) if typing.get_origin(returned) is tuple else (returned,)
@@ -139,7 +139,7 @@ def vllm_parser(tree: Path) -> argparse.ArgumentParser:
     nn = MagicMock(Parameter=object, Module=type("Module", (), {}))
     sys.modules |= {
         "torch": MockModule(name="torch", nn=nn),
-        **{f"torch.{part}": mock for part, mock in (("nn", nn), ("library", MagicMock(infer_schema=_schema)))},
+        **{f"torch.{part}": mock for part, mock in (("nn", nn), ("library", MagicMock(infer_schema=_infer_schema)))},
         "vllm._C": MagicMock(),
         "vllm._C_stable_libtorch": MagicMock(),
         "vllm.model_executor.custom_op": MagicMock(CustomOp=Registering, PluggableLayer=Registering),

@@ -16,11 +16,11 @@ def options(readme: str) -> dict[str, EngineOption]:
     found: dict[str, EngineOption] = {}
     for line in readme.splitlines():
         if row := _ROW.fullmatch(line.strip()):
-            found |= dict(_names(row[1].replace("\\|", "|"), row[2].replace("\\|", "|")))
+            found |= dict(_list_names(row[1].replace("\\|", "|"), row[2].replace("\\|", "|")))
     return found
 
 
-def _names(spelled: str, explained: str) -> Iterator[tuple[str, EngineOption]]:
+def _list_names(spelled: str, explained: str) -> Iterator[tuple[str, EngineOption]]:
     """Yield each name of a row. The value follows the last name: `-c, --ctx-size N`."""
     words = re.split(r",? +", spelled.strip())
     names = [word for word in words if _NAME.fullmatch(word)]
@@ -36,10 +36,10 @@ def _names(spelled: str, explained: str) -> Iterator[tuple[str, EngineOption]]:
         off = plain.startswith("no-") and any(re.match("--(?!no-)", one) for one in names)
         off = off or (plain.startswith("n") and plain[1:] in positive and not name.startswith("--"))
         paired = len(names) > 1 and any(other.lstrip("-").startswith("no-") for other in names)
-        yield name, _option(dest, value, explained, "off" if off else "on" if paired or not value else "")
+        yield name, _make_option(dest, value, explained, "off" if off else "on" if paired or not value else "")
 
 
-def _option(dest: str, value: str, explained: str, flag: str) -> EngineOption:
+def _make_option(dest: str, value: str, explained: str, flag: str) -> EngineOption:
     if not value:
         return EngineOption(dest, 0, flag, (), True)
     counts = 2 if re.fullmatch(r"[A-Z]+ [A-Z]+", value) else 1

@@ -155,7 +155,7 @@ def record(step: Step) -> Recorded:
         start_new_session=True,
     ) as process:
         os.close(theirs)
-        text, silence, keys = _converse(ours, _with_password(step.typed), begin)
+        text, silence, keys = _type_keys(ours, _with_password(step.typed), begin)
         code = process.wait()
     os.close(ours)
     lines = [line for line in screen(text) if line]
@@ -171,7 +171,7 @@ def _with_password(typed: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
     ]
 
 
-def _converse(terminal: int, typed: list[tuple[str, str]], begin: float) -> tuple[str, float, int]:
+def _type_keys(terminal: int, typed: list[tuple[str, str]], begin: float) -> tuple[str, float, int]:
     """Read all output, and type the keys. Returns the output, the longest silence (seconds), and the number of keys."""
     output, read, silence, keys, last = b"", 0, 0.0, 0, begin
     while True:

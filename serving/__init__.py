@@ -19,7 +19,9 @@ from serving import calibration, gateway_rules, rules
 from serving.options import ServingOptions
 
 
-def _check(partial: PartialRack, serving: ServingOptions, cabling: Cabling) -> Iterator[RuleViolation]:
+def _check_serving_and_gateway(
+    partial: PartialRack, serving: ServingOptions, cabling: Cabling
+) -> Iterator[RuleViolation]:
     yield from rules.check(partial, serving, cabling)
     if serving.gateway:
         yield from gateway_rules.check(partial, serving, serving.gateway, cabling)
@@ -38,7 +40,7 @@ ROLE = Role(
     ),
     options=ServingOptions,
     opt_in=True,
-    rules=_check,
+    rules=_check_serving_and_gateway,
     rules_need_sound_file=False,
     read_lock=calibration.read,
     named=("units",),

@@ -31,7 +31,7 @@ def engine_arguments(unit: ServedUnit) -> list[str]:
         problems += refused.problems
     for key in accepted:
         try:
-            words += _written(key, args[key])
+            words += _render_unknown_option(key, args[key])
         except ValueError as error:
             problems.append(OptionProblem(f"--{key}", f"--{key} {error}"))
     if problems:
@@ -63,7 +63,7 @@ def accepted_options(unit: ServedUnit) -> Mapping[str, str]:
     }
 
 
-def _written(key: str, value: object) -> list[str]:
+def _render_unknown_option(key: str, value: object) -> list[str]:
     """Return the arguments of an option of which nothing is known. Raises ValueError with the end of a sentence."""
     if value is False:
         raise ValueError("has no opposite that is known; remove it from args")
@@ -100,10 +100,10 @@ def idle_entries(unit: ServedUnit, record: ModelRecord | None) -> Iterator[RuleV
                 yield RuleViolation(("accept", key), what, "remove it")
             continue
         if key in unit.args:
-            if _unjudged(unit):
+            if _has_no_judging_release(unit):
                 continue
             what = f"{TITLES[unit.family]} {unit.version} takes args.{key}, and the container has what it names"
-            if f"--{key}" in _own(unit):
+            if f"--{key}" in _refused_options(unit):
                 what = f"args.{key} is an option that the launcher sets, which nothing accepts"
         elif key in unit.env:
             what = f"the container has what env.{key} names"
@@ -114,7 +114,7 @@ def idle_entries(unit: ServedUnit, record: ModelRecord | None) -> Iterator[RuleV
         yield RuleViolation(("accept", key), f"accepts nothing: {what}", "remove it")
 
 
-def _unjudged(unit: ServedUnit) -> bool:
+def _has_no_judging_release(unit: ServedUnit) -> bool:
     """Return whether no release of the table judges a unit, which is a problem of its own."""
     try:
         render(unit.family, unit.version, {})
@@ -123,7 +123,7 @@ def _unjudged(unit: ServedUnit) -> bool:
     return False
 
 
-def _own(unit: ServedUnit) -> set[str]:
+def _refused_options(unit: ServedUnit) -> set[str]:
     args = {key: plain_argument(value) for key, value in unit.args.items()}
     try:
         render(unit.family, unit.version, args)

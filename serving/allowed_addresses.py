@@ -30,7 +30,7 @@ def rank_sources(rack: Rack, unit: ServedUnit, node: str) -> tuple[IPv4Address |
     """
     found: dict[IPv4Address | IPv4Network, None] = dict.fromkeys(unit_addresses(rack, unit))
     if node == unit.ranks(rack.nodes)[0] and unit.api.listen != "local":
-        for name in _clients(rack):
+        for name in _list_client_nodes(rack):
             found |= dict.fromkeys(_of_node(rack, name))
         found |= dict.fromkeys(unit.api.direct or ())
     return tuple(found)
@@ -48,7 +48,7 @@ def _of_node(rack: Rack, name: str) -> Iterator[IPv4Address]:
         yield address.interface.ip
 
 
-def _clients(rack: Rack) -> Iterator[str]:
+def _list_client_nodes(rack: Rack) -> Iterator[str]:
     """The nodes with the gateway and with the server of the watch."""
     if gateway := gateway_of(rack):
         yield gateway.node

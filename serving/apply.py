@@ -59,13 +59,13 @@ class NodeUnits:
         return self.survey.views[self.node]
 
 
-def _before(host: Host, rack: Rack, node: Node) -> NodeUnits:
+def _read_installed_units(host: Host, rack: Rack, node: Node) -> NodeUnits:
     ServingFacts(host_facts.read(host, "serving")).whole()
     found = survey.installed_units(host.state, rack)
     return NodeUnits(found, node.name, not host.state.is_executing and runs("images") and runs("models"))
 
 
-def _after(host: Host, rack: Rack, node: Node) -> UnitsToChange:
+def _read_units_to_change(host: Host, rack: Rack, node: Node) -> UnitsToChange:
     ServingFacts(host_facts.read(host, "serving")).whole()
     return UnitsToChange(survey.ready_units(host.state, rack), node.name, host.state.is_executing)
 
@@ -99,7 +99,7 @@ class _Steps:
         )
 
 
-@operation_on_host(_before)
+@operation_on_host(_read_installed_units)
 def install_units(units: NodeUnits) -> Changeset:
     """Write what differs of the units of a node and start their agents and coordinators. A unit that is up is
     refused."""
@@ -170,7 +170,7 @@ class UnitsToChange:
     executing: bool
 
 
-@operation_on_host(_after)
+@operation_on_host(_read_units_to_change)
 def set_desired_states(units: UnitsToChange) -> Changeset:
     """Hand the desired state of rack.yaml to the coordinators of a node. A unit that is held is reported, and not
     started."""

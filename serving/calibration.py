@@ -60,7 +60,7 @@ class Conditions:
         for name, words in _NAMES.items():
             before, after = getattr(self, name), getattr(now, name)
             if before != after:
-                return f"it was measured with {words} {_shown(before)}, now {_shown(after)}"
+                return f"it was measured with {words} {_shorten_value(before)}, now {_shorten_value(after)}"
         for name in ("context", "sequences"):
             before, after = getattr(self, name), getattr(now, name)
             if before < after:
@@ -68,7 +68,7 @@ class Conditions:
         return ""
 
 
-def _shown(value: object) -> str:
+def _shorten_value(value: object) -> str:
     return str(value).removeprefix("sha256:")[:120] if value not in (None, "") else "not given"
 
 
@@ -114,13 +114,13 @@ def read(path: Path) -> dict[str, Calibration]:
         return {}
     found: dict[str, Calibration] = {}
     for name, entry in units.items():
-        made = _calibration(entry.get("calibration") if isinstance(entry, dict) else None)
+        made = _parse_calibration(entry.get("calibration") if isinstance(entry, dict) else None)
         if made:
             found[name] = made
     return found
 
 
-def _calibration(entry: Any) -> Calibration | None:
+def _parse_calibration(entry: Any) -> Calibration | None:
     try:
         made = Calibration(
             tensor=int(entry["tensor"]),
@@ -131,7 +131,7 @@ def _calibration(entry: Any) -> Calibration | None:
             kv_tokens=int(entry["kv_tokens"]),
             state=float(entry.get("state", 0)),
             reserved=float(entry.get("reserved", 0)),
-            measured_with=_conditions(entry.get("measured_with")),
+            measured_with=_parse_conditions(entry.get("measured_with")),
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
@@ -142,7 +142,7 @@ def _calibration(entry: Any) -> Calibration | None:
     return made if valid and made.reserved < MEMORY_GIB else None
 
 
-def _conditions(entry: Any) -> Conditions | None:
+def _parse_conditions(entry: Any) -> Conditions | None:
     names = {one.name: one.default is MISSING for one in fields(Conditions)}
     if not isinstance(entry, dict) or any(needed and name not in entry for name, needed in names.items()):
         return None

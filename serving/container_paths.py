@@ -94,9 +94,9 @@ def unit_places(unit: ServedUnit) -> Iterator[NamedPlace]:
 def _command_places(unit: ServedUnit, word: str) -> Iterator[str]:
     """Yield what a word of a custom command names of models and of the unit's files. Other paths are of the image."""
     own = f"{INSIDE_MODELS}/{unit.model}"
-    for place, _ in _leaves(word.replace("{model}", own), False):
+    for place, _ in _list_places(word.replace("{model}", own), False):
         path = posixpath.normpath(place)
-        if path != own and any(_below(path, folder) for folder in (INSIDE_MODELS, *unit.files)):
+        if path != own and any(_is_within(path, folder) for folder in (INSIDE_MODELS, *unit.files)):
             yield place
 
 
@@ -107,7 +107,7 @@ def container_files(unit: ServedUnit) -> list[str]:
         for one in unit_places(unit)
         if one.place.startswith("/") and (one.read or _is_mounted(unit, posixpath.normpath(one.place)))
     }
-    return sorted(place for place in places if not _below(place, INSIDE_CACHE) and ":" not in place)
+    return sorted(place for place in places if not _is_within(place, INSIDE_CACHE) and ":" not in place)
 
 
 def named_places(key: str, value: object) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _option_places(key: str, value: object) -> dict[str, bool]:
         return found
     if _FILE_LIST.fullmatch(key) and isinstance(value, str):
         value = [one.rpartition(":")[0] or one if key.endswith("-scaled") else one for one in value.split(",")]
-    for place, read in _leaves(value, _PLACE_OPTION.fullmatch(key) is not None):
+    for place, read in _list_places(value, _PLACE_OPTION.fullmatch(key) is not None):
         found[place] = found.get(place, False) or read
     return found
 
@@ -141,25 +141,25 @@ def variable_places(name: str, text: str) -> Iterator[str]:
     """Yield the files, folders and repositories that the value of a variable names."""
     value = structured_value(text)
     if isinstance(value, Mapping | list):
-        yield from dict.fromkeys(place for place, _ in _leaves(value, False))
+        yield from dict.fromkeys(place for place, _ in _list_places(value, False))
     elif _HUB_NAME.fullmatch(text) and name != "TZ":
         yield text
     elif not _URL.match(text):
         words = (word for word in re.split(r"[:,;\s]", text) if _is_path(word))
         yield from dict.fromkeys(
-            word for word in words if not any(_below(posixpath.normpath(word), place) for place in _EVERYWHERE)
+            word for word in words if not any(_is_within(posixpath.normpath(word), place) for place in _EVERYWHERE)
         )
 
 
-def _leaves(value: object, read: bool) -> Iterator[tuple[str, bool]]:
+def _list_places(value: object, read: bool) -> Iterator[tuple[str, bool]]:
     """Yield the places in a value, each with whether it is read at a start."""
     value = structured_value(value)
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            yield from _leaves(inner, bool(_PLACE_KEY.fullmatch(str(key))) or (read and "path" not in value))
+            yield from _list_places(inner, bool(_PLACE_KEY.fullmatch(str(key))) or (read and "path" not in value))
     elif isinstance(value, list):
         for inner in value:
-            yield from _leaves(inner, read)
+            yield from _list_places(inner, read)
     elif isinstance(value, str) and "{" not in value and "\n" not in value:
         named = _NAMED_VALUE.fullmatch(value)
         if _is_place(text := named[1] if named else value, read):
@@ -179,7 +179,7 @@ def _is_path(text: str) -> bool:
     return len(text) > 1 and text.startswith(("/", "~", "./", "../"))
 
 
-def _below(path: str, folder: str) -> bool:
+def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
@@ -191,7 +191,7 @@ def mounted_models(unit: ServedUnit) -> tuple[str, ...]:
 def _is_mounted(unit: ServedUnit, path: str) -> bool:
     mounted = [f"{INSIDE_MODELS}/{name}" for name in mounted_models(unit)]
     mounted += [*unit.files, *([INSIDE_CACHE] if unit.kept_cache else [])]
-    return any(_below(path, folder) for folder in mounted)
+    return any(_is_within(path, folder) for folder in mounted)
 
 
 def absent(
@@ -220,7 +220,7 @@ def absent(
         return what, f"{model if _HUB_NAME.fullmatch(place) else file}, {reason}"
     path = posixpath.normpath(place)
     for inside, source in unit.files.items():
-        if _below(path, inside):
+        if _is_within(path, inside):
             beside = source / path[len(inside) + 1 :]
             if source.exists() and ":" not in path and not beside.exists():
                 what = f"is not in the container: {source.name} has no {path[len(inside) + 1 :] or 'content'}"
@@ -228,16 +228,16 @@ def absent(
             return None
     parts = path.split("/")
     if _is_mounted(unit, path):
-        if _below(path, INSIDE_MODELS) and (record := records.get(parts[2])):
+        if _is_within(path, INSIDE_MODELS) and (record := records.get(parts[2])):
             within = "/".join(parts[3:])
-            if within and not any(_below(file.path, within) for file in record.files):
+            if within and not any(_is_within(file.path, within) for file in record.files):
                 what = f"is not in the container: the lock file has no {truncate(within)} of {parts[2]}"
                 return what, f"correct the path, or list the file at models.{parts[2]}.files"
         return None
-    if _below(path, INSIDE_MODELS) and len(parts) > 2 and parts[2] in models:
+    if _is_within(path, INSIDE_MODELS) and len(parts) > 2 and parts[2] in models:
         return "is not in the container", f"write also: [{', '.join((*unit.also, parts[2]))}]"
-    if _below(path, INSIDE_MODELS):
+    if _is_within(path, INSIDE_MODELS):
         return "is not in the container", f"declare the model in models and list its name at also, {reason}"
-    if any(_below(path, folder) for folder in ("/proc", "/sys", "/dev")):
+    if any(_is_within(path, folder) for folder in ("/proc", "/sys", "/dev")):
         return "is not in the container", reason.removeprefix("or ")
     return "is not in the container", f"list it at files, like {{{path}: FILE}}, {reason}"

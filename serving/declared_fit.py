@@ -21,14 +21,14 @@ def rules(unit: ServedUnit, record: ModelRecord | None, found: UnitFit | None) -
         found: its memory.
     """
     if unit.gguf and record:
-        yield from _missing(unit, unit.gguf, [file.path for file in record.files])
+        yield from _check_missing_parts(unit, unit.gguf, [file.path for file in record.files])
     if found and found.verdict == "no" and not unit.fit:
         what = f"{unit.model} needs {found.fit.total:.1f} GiB a node ({found.sum}), and may have {found.allowed:.1f}"
         right = "spread it over more nodes, or declare smaller sizes; or give the reason why it fits at fit.override"
         yield RuleViolation(("memory",) if unit.memory else ("model",), what, right)
 
 
-def _missing(unit: ServedUnit, gguf: str, paths: list[str]) -> Iterator[RuleViolation]:
+def _check_missing_parts(unit: ServedUnit, gguf: str, paths: list[str]) -> Iterator[RuleViolation]:
     if lacks := [part for part in parts(gguf) if part not in paths]:
         firsts = sorted(path for path in paths if path.endswith(".gguf") and parts(path)[0] == path)
         right = f"write one that it has, like {firsts[0]}" if firsts else "list it at files of that model"

@@ -129,7 +129,7 @@ def blockers(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Map
     except ValueError as unreadable:
         lines.append(f"{place}.files: {unreadable}")
     if not lines:
-        lines += _unwritable(rack, unit, pins[unit.image].id, place)
+        lines += _list_unwritable_arguments(rack, unit, pins[unit.image].id, place)
     return lines
 
 
@@ -145,16 +145,16 @@ def unlocked(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Map
     return lines
 
 
-def _unwritable(rack: Rack, unit: ServedUnit, image_id: str, place: str) -> list[str]:
+def _list_unwritable_arguments(rack: Rack, unit: ServedUnit, image_id: str, place: str) -> list[str]:
     """Arguments of a container are written one a line."""
     for launch in launches(rack, unit, socket_addresses(rack), container_ceiling(rack, unit), image_id):
-        for word in _arguments(launch):
-            if any(mark in word for mark in "\n\0") or not _encodable(word):
+        for word in _docker_arguments(launch):
+            if any(mark in word for mark in "\n\0") or not _is_encodable(word):
                 return [f"{place}.args: an argument has a line break, or a character that is not a text; remove it"]
     return []
 
 
-def _encodable(word: str) -> bool:
+def _is_encodable(word: str) -> bool:
     try:
         word.encode()
     except UnicodeEncodeError:
@@ -170,7 +170,7 @@ def coordinator_port(rack: Rack, unit: ServedUnit) -> int:
     return unit_ports.coordinator_port(serving.port, serving.units, rack.nodes, unit)
 
 
-def _arguments(launch: RankLaunch) -> tuple[str, ...]:
+def _docker_arguments(launch: RankLaunch) -> tuple[str, ...]:
     """Return what follows `docker run`."""
     return launch.command[2:]
 
@@ -182,9 +182,9 @@ def files(locked: LockedUnit, node: str) -> tuple[ManagedFile, ...]:
         locked: the unit.
         node: one of its nodes.
     """
-    launch = next(one for one in _launches(locked) if one.node == node)
+    launch = next(one for one in _launches_of_unit(locked) if one.node == node)
     arguments, environment, gate_file, *services = _beside_configuration(locked, launch)
-    configured = ManagedFile(path(locked.unit, "json"), _json(configuration(locked)))
+    configured = ManagedFile(path(locked.unit, "json"), _encode_json(configuration(locked)))
     return (*mounted_files(locked.unit), arguments, environment, configured, gate_file, *services)
 
 
@@ -198,7 +198,7 @@ def mounted_files(unit: ServedUnit) -> tuple[ManagedFile, ...]:
     )
 
 
-def _launches(locked: LockedUnit) -> tuple[RankLaunch, ...]:
+def _launches_of_unit(locked: LockedUnit) -> tuple[RankLaunch, ...]:
     rack = locked.rack
     return launches(rack, locked.unit, locked.addresses, container_ceiling(rack, locked.unit), locked.image_id)
 
@@ -208,17 +208,17 @@ def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[Manage
     rack, unit = locked.rack, locked.unit
     environment = [f"{name}={value}\n" for name, value in launch.environment.items()]
     made = [
-        ManagedFile(path(unit, "args"), "".join(f"{word}\n" for word in _arguments(launch)).encode()),
+        ManagedFile(path(unit, "args"), "".join(f"{word}\n" for word in _docker_arguments(launch)).encode()),
         ManagedFile(path(unit, "env"), f"{header(rack.rack)}\n{''.join(environment)}".encode()),
-        ManagedFile(path(unit, "gate.json"), _json(gate_configuration(locked, launch.node))),
-        _slice(rack, unit, launch.node),
-        _service(rack, unit, "-agent", command=f"{AGENT} {path(unit, 'json')} {launch.rank}"),
+        ManagedFile(path(unit, "gate.json"), _encode_json(gate_configuration(locked, launch.node))),
+        _render_slice(rack, unit, launch.node),
+        _render_service(rack, unit, "-agent", command=f"{AGENT} {path(unit, 'json')} {launch.rank}"),
     ]
     if launch.rank == 0:
-        made.append(_service(rack, unit, "-coordinator", command=f"{COORDINATOR} {path(unit, 'json')} run"))
+        made.append(_render_service(rack, unit, "-coordinator", command=f"{COORDINATOR} {path(unit, 'json')} run"))
     drain = seconds(unit.drain) + STOP_GRACE
     made.append(
-        _service(
+        _render_service(
             rack,
             unit,
             "",
@@ -256,7 +256,7 @@ def slice_name(unit: ServedUnit) -> str:
     return f"sparkrack-{unit.name}.slice"
 
 
-def _slice(rack: Rack, unit: ServedUnit, node: str) -> ManagedFile:
+def _render_slice(rack: Rack, unit: ServedUnit, node: str) -> ManagedFile:
     text = resources.file_text(
         "serving",
         "templates/unit.slice",
@@ -269,7 +269,7 @@ def _slice(rack: Rack, unit: ServedUnit, node: str) -> ManagedFile:
     return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))
 
 
-def _service(rack: Rack, unit: ServedUnit, suffix: str, **values: object) -> ManagedFile:
+def _render_service(rack: Rack, unit: ServedUnit, suffix: str, **values: object) -> ManagedFile:
     name = service_name(unit, suffix)
     sources = allowed_addresses.setting(allowed_addresses.unit_addresses(rack, unit))
     text = resources.file_text(
@@ -278,7 +278,7 @@ def _service(rack: Rack, unit: ServedUnit, suffix: str, **values: object) -> Man
     return ManagedFile(f"{UNITS}/{name}", text.encode(), validate=validate_unit(name))
 
 
-def _json(value: object) -> bytes:
+def _encode_json(value: object) -> bytes:
     return f"{json.dumps(value, indent=1)}\n".encode()
 
 
@@ -324,7 +324,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
         "restart": {"times": unit.restart.times, "within": seconds(unit.restart.within)},
         "boot": unit.boot,
     }
-    return {**found, "version": _version(locked, found)}
+    return {**found, "version": _hash_version(locked, found)}
 
 
 def declared_version(locked: LockedUnit) -> str:
@@ -332,12 +332,12 @@ def declared_version(locked: LockedUnit) -> str:
     return str(configuration(locked)["version"])
 
 
-def _version(locked: LockedUnit, configured: Mapping[str, object]) -> str:
+def _hash_version(locked: LockedUnit, configured: Mapping[str, object]) -> str:
     """Return a hash of what all nodes have of the unit, but for its secrets: its files and the programs. It tells two
     versions apart, which a run of `apply` that ended between two nodes leaves.
     """
-    found = hashlib.sha256(_json(configured))
-    for launch in _launches(locked):
+    found = hashlib.sha256(_encode_json(configured))
+    for launch in _launches_of_unit(locked):
         for file in _beside_configuration(locked, launch):
             found.update(f"{launch.node} {file.path} {len(file.content)}\n".encode() + file.content)
     for program in programs():
@@ -353,7 +353,7 @@ def served_name(unit: ServedUnit) -> str:
 def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
     """Return what the gate of a node reads, in the form of files/serve_start_gate.py."""
     rack, unit = locked.rack, locked.unit
-    launch = next(one for one in _launches(locked) if one.node == node)
+    launch = next(one for one in _launches_of_unit(locked) if one.node == node)
     ports = {}
     if node == locked.nodes[0]:
         ports[str(unit.api.port)] = f"the API of unit {unit.name}"

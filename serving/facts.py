@@ -102,7 +102,7 @@ def starts_again(cause: str) -> bool:
     return cause in ("gate", "machine")
 
 
-def _numbers(values: object) -> dict[str, float]:
+def _keep_numbers(values: object) -> dict[str, float]:
     """The figures that are numbers: only a sentence has them, so that others do not make the record unreadable."""
     known = values if isinstance(values, dict) else {}
     return {
@@ -133,7 +133,7 @@ class ServingFacts:
         return frozenset(lines)
 
     @cached_property
-    def _services(self) -> Mapping[str, Mapping[str, str]]:
+    def _services_by_kind(self) -> Mapping[str, Mapping[str, str]]:
         found: dict[str, dict[str, str]] = {"folder": {}, "running": {}}
         for line in self.reading.text(SERVICES).splitlines():
             kind, _, rest = line.partition(" ")
@@ -148,11 +148,11 @@ class ServingFacts:
     @property
     def folders(self) -> Mapping[str, str]:
         """Mode and owner of each existing folder of ours."""
-        return self._services["folder"]
+        return self._services_by_kind["folder"]
 
     def runs(self, service: str) -> bool:
         """Whether a service has processes."""
-        return service in self._services["running"]
+        return service in self._services_by_kind["running"]
 
     @cached_property
     def _systemd_units(self) -> Mapping[str, SystemdUnit]:
@@ -163,7 +163,7 @@ class ServingFacts:
         return {name: self._systemd_units.get(name, _NOT_FOUND) for name in names}
 
     @cached_property
-    def _records(self) -> Mapping[str, str]:
+    def _records_by_unit(self) -> Mapping[str, str]:
         found = {}
         for line in self.reading.text(RECORDS).splitlines():
             if not (match := _RECORD.fullmatch(line)):
@@ -173,7 +173,7 @@ class ServingFacts:
 
     def record(self, unit: str) -> CoordinatorRecord:
         """What the coordinator of a unit keeps here. Raises ValueError for a file that it did not write."""
-        if unit not in self._records:
+        if unit not in self._records_by_unit:
             return CoordinatorRecord()
         services = f"{desired.unit_service(unit, '-coordinator')} {desired.unit_service(unit, '-agent')}"
         fault = (
@@ -182,7 +182,7 @@ class ServingFacts:
             f"nodes (`systemctl stop {services}`), remove the file, and run again"
         )
         try:
-            values = json.loads(base64.b64decode(self._records[unit], validate=True))
+            values = json.loads(base64.b64decode(self._records_by_unit[unit], validate=True))
         except (binascii.Error, ValueError, RecursionError):
             raise ValueError(fault) from None
         if not isinstance(values, dict) or values.get("name") != unit:
@@ -191,11 +191,11 @@ class ServingFacts:
         if desired_state not in ("up", "down") or state not in STATES or not isinstance(reason, str):
             raise ValueError(fault)
         return CoordinatorRecord(
-            desired_state, state, reason, _numbers(values.get("figures")), str(values.get("cause", ""))
+            desired_state, state, reason, _keep_numbers(values.get("figures")), str(values.get("cause", ""))
         )
 
     @cached_property
-    def _containers(self) -> Sequence[re.Match[str]]:
+    def _container_rows(self) -> Sequence[re.Match[str]]:
         found = []
         for line in self.reading.text(CONTAINERS).splitlines():
             if line == "unknown":
@@ -207,20 +207,27 @@ class ServingFacts:
 
     def started_with(self, unit: str) -> frozenset[str]:
         """The hashes of the arguments with which the service of a rank runs `docker run`, as of the file of them."""
-        return frozenset(match["hash"] for match in self._containers if match["ran"] == unit)
+        return frozenset(match["hash"] for match in self._container_rows if match["ran"] == unit)
 
     def lacking(self, unit: str) -> tuple[str, ...]:
         """The variables of the file of a unit that its container does not have with these values."""
-        return tuple(match["variable"] for match in self._containers if match["env"] == unit)
+        return tuple(match["variable"] for match in self._container_rows if match["env"] == unit)
 
     def container(self, unit: str) -> str:
         """The state of the container with the name of a unit, empty without one."""
-        return next((match["state"] for match in self._containers if match["named"] == unit), "")
+        return next((match["state"] for match in self._container_rows if match["named"] == unit), "")
 
     def whole(self) -> ServingFacts:
         """The same, after a look at all of it but the records. No unit changes beside a gateway that is unknown."""
         gateway_facts.GatewayFacts(self.reading).whole()
-        _ = self.files, self.leases, self._services, self._systemd_units, self._records, self._containers
+        _ = (
+            self.files,
+            self.leases,
+            self._services_by_kind,
+            self._systemd_units,
+            self._records_by_unit,
+            self._container_rows,
+        )
         return self
 
     @cached_property

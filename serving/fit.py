@@ -129,18 +129,20 @@ def record_shape(name: str, record: ModelRecord) -> ModelShape:
     texts = record.configurations
     if "config.json" not in texts:
         raise ModelConfigError(f"the record of {name} has no config.json; record the model again")
-    return model_shape.parse(_json(name, texts, "config.json"), _json(name, texts, "hf_quant_config.json"), name)
+    return model_shape.parse(
+        _parse_json_object(name, texts, "config.json"), _parse_json_object(name, texts, "hf_quant_config.json"), name
+    )
 
 
 def model_type(record: ModelRecord) -> str:
     """Return the kind of a recorded model, such as nemotron_h; empty if the record does not say."""
     try:
-        return str(_json("", record.configurations, "config.json").get("model_type", ""))
+        return str(_parse_json_object("", record.configurations, "config.json").get("model_type", ""))
     except ModelConfigError:
         return ""
 
 
-def _json(name: str, texts: Mapping[str, str], file: str) -> dict[str, object]:
+def _parse_json_object(name: str, texts: Mapping[str, str], file: str) -> dict[str, object]:
     try:
         value = json.loads(texts.get(file, "{}"))
     except ValueError:
@@ -193,10 +195,10 @@ def conditions_of(
 ) -> Conditions:
     """Return what a unit is measured with; `image`: the ID of its image."""
     drafts = {name: plain_argument(value) for name, value in unit.args.items() if name.startswith("speculative-")}
-    drafts |= {f"{INSIDE_MODELS}/{name}": _revision(one) if one else "" for name, one in further.items()}
+    drafts |= {f"{INSIDE_MODELS}/{name}": _revision_of_record(one) if one else "" for name, one in further.items()}
     return Conditions(
         source=record.source,
-        revision=_revision(record),
+        revision=_revision_of_record(record),
         image=image,
         quantization=str(unit.args.get("quantization", "")),
         kv_cache_dtype=str(unit.args.get("kv-cache-dtype", "")),
@@ -221,7 +223,7 @@ def _files_digest(unit: ServedUnit) -> str:
     return hashlib.sha256(json.dumps(mounted, sort_keys=True).encode()).hexdigest()[:16] if mounted else ""
 
 
-def _revision(record: ModelRecord) -> str:
+def _revision_of_record(record: ModelRecord) -> str:
     listed = sorted((file.path, file.sha256) for file in record.files)
     return record.revision or hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
@@ -282,12 +284,12 @@ def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, 
     if overhead is None:
         source = "declared" if unit.overhead else "default"
         overhead = declared_overhead(unit)
-    in_flight, share = _windows(unit)
+    in_flight, share = _window_reserve(unit)
     format_ = kv_format(unit) or "nvfp4"
     return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
 
 
-def _speculative(unit: ServedUnit) -> Mapping[str, object]:
+def _speculative_options(unit: ServedUnit) -> Mapping[str, object]:
     """Return vLLM's options for drafts."""
     value = structured_value(plain_argument(unit.args.get("speculative-config")))
     return value if isinstance(value, Mapping) else {}
@@ -296,7 +298,7 @@ def _speculative(unit: ServedUnit) -> Mapping[str, object]:
 def _draft_model(unit: ServedUnit) -> str:
     """Return the draft model of a unit as its options name it, empty without one."""
     names = ("speculative-draft-model-path", "speculative-draft-model")
-    found = next((unit.args[name] for name in names if name in unit.args), _speculative(unit).get("model"))
+    found = next((unit.args[name] for name in names if name in unit.args), _speculative_options(unit).get("model"))
     return str(found or "")
 
 
@@ -304,12 +306,12 @@ def _own_drafts(unit: ServedUnit) -> int:
     """Return the number of layers of the model itself that draft tokens, each with keys and values of its own."""
     if _draft_model(unit):
         return 0
-    method = str(_speculative(unit).get("method", "")).lower()
+    method = str(_speculative_options(unit).get("method", "")).lower()
     algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
     return int("mtp" in method or algorithm in ("NEXTN", "EAGLE"))
 
 
-def _windows(unit: ServedUnit) -> tuple[int, float]:
+def _window_reserve(unit: ServedUnit) -> tuple[int, float]:
     """Return what the engine reserves in layers with a window: tokens beside the window, and a share of the context.
 
     vLLM: a batch, since 0.28 two of them (vllm-project/vllm#54703); 8,192 tokens on a GPU of 70 GiB or more (its
@@ -362,7 +364,7 @@ def _with_further(found: Fit, unit: ServedUnit, parallel: Parallel, demand: Dema
 
     Without `draft_tensor_parallel_size` vLLM splits a draft as the target (vllm/config/speculative.py), SGLang always.
     """
-    slices = _speculative(unit).get("draft_tensor_parallel_size")
+    slices = _speculative_options(unit).get("draft_tensor_parallel_size")
     tensor = slices if type(slices) is int and 0 < slices <= parallel.tensor else parallel.tensor
     for name, record in further.items():
         drafts = _draft_model(unit) == f"{INSIDE_MODELS}/{name}"
@@ -421,7 +423,7 @@ def unit_fit(
     unknown = {**found.unknown, **_unknown_options(unit, shape)}
     if calibration:
         computed = None if unknown else found.kv
-        found, source, unknown = _measured(found, calibration, unit.context, computed), "measured", {}
+        found, source, unknown = _apply_measurement(found, calibration, unit.context, computed), "measured", {}
     if unit.kv:
         # The size of the cache is given; it must hold one sequence, which a larger demand than the size shows.
         found = dataclasses.replace(found, kv=max(found.kv, mebibytes(unit.kv) / 1024))
@@ -494,7 +496,7 @@ def _declared_fit(unit: ServedUnit, record: ModelRecord | None, further: Further
     return UnitFit(found, memory, (unit.memory or HIGHEST_SHARE) * memory, source)
 
 
-def _measured(found: Fit, measured: Calibration, context: int, computed: float | None) -> Fit:
+def _apply_measurement(found: Fit, measured: Calibration, context: int, computed: float | None) -> Fit:
     """Return a sum with what was measured: never less weights than the files have, and together what was given.
 
     Some of what a sequence keeps does not depend on its length, so that a shorter one needs more for each token than

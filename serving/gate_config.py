@@ -155,9 +155,11 @@ def proof(rack: Rack, unit: ServedUnit, node: str, secret_file: str) -> dict[str
     if not rdma_is_measured(rack):
         return None
     flows = unit_flows(rack, unit.ranks(rack.nodes))
-    sends = [_sends(rack, flow) for flow in flows if flow.here.half.node == node]
+    sends = [_describe_sent_flow(rack, flow) for flow in flows if flow.here.half.node == node]
     receives = [
-        {"peer": flow.here.half.node, **_end(flow.there, flow)} for flow in flows if flow.there.half.node == node
+        {"peer": flow.here.half.node, **_describe_flow_end(flow.there, flow)}
+        for flow in flows
+        if flow.there.half.node == node
     ]
     if not sends and not receives:
         return None
@@ -171,18 +173,18 @@ def proof(rack: Rack, unit: ServedUnit, node: str, secret_file: str) -> dict[str
     }
 
 
-def _sends(rack: Rack, flow: Flow) -> dict[str, object]:
+def _describe_sent_flow(rack: Rack, flow: Flow) -> dict[str, object]:
     leg = leg_gbps(rack, flow.here)
     return {
         "peer": flow.there.half.node,
-        **_end(flow.here, flow),
+        **_describe_flow_end(flow.here, flow),
         "peer_address": str(flow.there.interface.ip),
         "least": enough_for_half(leg),
         "stale": list(STALE) if leg >= gb10.HALF_GBPS else None,
     }
 
 
-def _end(address: Address, flow: Flow) -> dict[str, object]:
+def _describe_flow_end(address: Address, flow: Flow) -> dict[str, object]:
     half = address.half
     return {
         "half": half.interface,

@@ -95,7 +95,7 @@ def address(rack: Rack, gateway: ServingGateway) -> str:
 
 def files(rack: Rack, gateway: ServingGateway) -> tuple[ManagedFile, ...]:
     """Return the files of the gateway without its private ones, in the order in which they are written."""
-    units = _units(rack)
+    units = _list_units(rack)
     apis = {unit.name: (str(api_address(rack, unit)), unit.api.port) for unit in units}
     reached = "".join(f"{name} {host} {port}\n" for name, (host, port) in apis.items())
     service = resources.file_text(
@@ -110,13 +110,13 @@ def files(rack: Rack, gateway: ServingGateway) -> tuple[ManagedFile, ...]:
     return (
         ManagedFile(PROGRAM, program.encode(), "755", validate_shell()),
         ManagedFile(REACHED, f"{header(rack.rack)}\n{reached}".encode()),
-        ManagedFile(CONFIGURATION, _configuration(rack, gateway).encode(), validate=accepted),
+        ManagedFile(CONFIGURATION, _render_configuration(rack, gateway).encode(), validate=accepted),
         ManagedFile(SERVICE_FILE, service.encode(), validate=validate_unit(SERVICE)),
     )
 
 
-def _configuration(rack: Rack, gateway: ServingGateway) -> str:
-    units, body = _units(rack), mebibytes(gateway.body)
+def _render_configuration(rack: Rack, gateway: ServingGateway) -> str:
+    units, body = _list_units(rack), mebibytes(gateway.body)
     routed = [path for path in CLIENT_PATHS if path != "models"]
     routes = dict.fromkeys(gateway_router.units_by_model(units).values())
     return resources.file_text(
@@ -140,19 +140,19 @@ def _configuration(rack: Rack, gateway: ServingGateway) -> str:
         router_retry=ROUTER_RETRY_SECONDS,
         paths="|".join(f"{path}{_BELOW.get(path, '')}" for path in CLIENT_PATHS),
         routed="|".join(("models(?:/[^?]*)?", *routed)),
-        errors="".join(error.text() for error in (*_errors(gateway, units), *_unit_errors(rack, units))),
-        units="".join(_locations(rack, unit) for unit in units),
-        routes="".join(text for names in routes for text in _route(rack, names)),
+        errors="".join(error.text() for error in (*_list_errors(gateway, units), *_unit_errors(rack, units))),
+        units="".join(_render_unit_locations(rack, unit) for unit in units),
+        routes="".join(text for names in routes for text in _render_route(rack, names)),
     )
 
 
-def _locations(rack: Rack, unit: ServedUnit) -> str:
-    engine = _engine(unit, f"503 $gateway_closed_{unit.name}", f"502 504 =503 @down-{unit.name}")
+def _render_unit_locations(rack: Rack, unit: ServedUnit) -> str:
+    engine = _render_engine_location(unit, f"503 $gateway_closed_{unit.name}", f"502 504 =503 @down-{unit.name}")
     api = f"{api_address(rack, unit)}:{unit.api.port}"
     return resources.file_text("serving", "templates/gateway-unit.nginx.conf", unit=unit.name, engine=engine, api=api)
 
 
-def _route(rack: Rack, names: tuple[str, ...]) -> Iterator[str]:
+def _render_route(rack: Rack, names: tuple[str, ...]) -> Iterator[str]:
     """Yield the locations that the router names for a model: of units of one slot, each hands on to the next what it
     cannot take, since one of them is up at a time, and `serve use` changes which."""
     steps = [
@@ -165,11 +165,11 @@ def _route(rack: Rack, names: tuple[str, ...]) -> Iterator[str]:
         if following:
             closed, failure = "597", f"502 504 597 = @{following}"
         api = f"{api_address(rack, unit)}:{unit.api.port}"
-        engine = _engine(unit, closed, failure)
+        engine = _render_engine_location(unit, closed, failure)
         yield resources.file_text("serving", "templates/gateway-route.nginx.conf", route=step, engine=engine, api=api)
 
 
-def _engine(unit: ServedUnit, on_closed: str, on_failure: str) -> str:
+def _render_engine_location(unit: ServedUnit, on_closed: str, on_failure: str) -> str:
     return resources.file_text(
         "serving",
         "templates/gateway-engine.nginx.conf",
@@ -198,17 +198,17 @@ class _GatewayError:
             "anthropic": {"type": "error", "error": {"type": self.anthropic, "message": self.message}},
             "default": {"error": {"message": self.message, "type": self.openai, "param": None, "code": self.code}},
         }
-        lines = "".join(f"        {form} '{self._quotable(content)}\\n';\n" for form, content in forms.items())
+        lines = "".join(f"        {form} '{self._quote_for_nginx(content)}\\n';\n" for form, content in forms.items())
         return f"    map $gateway_form $gateway_{self.name} {{\n{lines}    }}\n"
 
-    def _quotable(self, content: object) -> str:
+    def _quote_for_nginx(self, content: object) -> str:
         text = json.dumps(content)
         if "'" in text or "$" in text or "\\" in text:
             raise ValueError(f"internal error: {self.code} cannot be quoted for nginx")
         return text
 
 
-def _errors(gateway: ServingGateway, units: Sequence[ServedUnit]) -> Iterator[_GatewayError]:
+def _list_errors(gateway: ServingGateway, units: Sequence[ServedUnit]) -> Iterator[_GatewayError]:
     names = ", ".join(unit.name for unit in units) or "none"
     routed = ", ".join(f"/v1/{path}" for path in CLIENT_PATHS)
     yield _GatewayError(
@@ -246,7 +246,7 @@ def _unit_errors(rack: Rack, units: Sequence[ServedUnit]) -> Iterator[_GatewayEr
             yield _GatewayError(f"{error}_{name}", code, message, "server_error", anthropic)
 
 
-def _units(rack: Rack) -> list[ServedUnit]:
+def _list_units(rack: Rack) -> list[ServedUnit]:
     return list(served_units(rack).values())
 
 
@@ -279,7 +279,7 @@ def keys_file(rack: Rack, gateway: ServingGateway, clients: Mapping[str, str], u
         # Clients of Anthropic's API send their key so.
         f'map $http_x_api_key $gateway_other_client {{\n{others}    default "";\n}}\n'
     )
-    for unit in _units(rack):
+    for unit in _list_units(rack):
         if unit.api.key is None:
             continue
         if not plain(units[unit.name]):

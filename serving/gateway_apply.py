@@ -37,30 +37,30 @@ class NodeGateway:
     gateway: ServingGateway | None
 
 
-def _read(host: Host, rack: Rack, node: Node) -> NodeGateway:
+def _read_gateway(host: Host, rack: Rack, node: Node) -> NodeGateway:
     facts = GatewayFacts(host_facts.read(host, "serving")).whole()
     return NodeGateway(rack, facts, survey.run_secrets(host.state, rack), gateway.declared(rack, node.name))
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_gateway)
 def install_gateway(here: NodeGateway) -> Changeset:
     """Install nginx and write what differs of the gateway, then have it reload; requests that run go on. Remove the
     gateway where rack.yaml has none.
     """
     if here.gateway is None:
-        return _remove(here.facts)
-    private = [_keys(here, here.gateway), *_certificate(here, here.gateway)]
-    return _changes(here, here.gateway, private)
+        return _plan_removal(here.facts)
+    private = [_render_keys(here, here.gateway), *_list_certificate_files(here, here.gateway)]
+    return _plan_changes(here, here.gateway, private)
 
 
-def _keys(here: NodeGateway, declared: ServingGateway) -> PrivateFile:
+def _render_keys(here: NodeGateway, declared: ServingGateway) -> PrivateFile:
     clients = {name: here.secrets.resolve(ref) for name, ref in declared.keys.items()}
     units = served_units(here.rack).values()
     keys = {unit.name: here.secrets.resolve(unit.api.key) for unit in units if unit.api.key}
     return gateway.keys_file(here.rack, declared, clients, keys)
 
 
-def _certificate(here: NodeGateway, declared: ServingGateway) -> Iterator[PrivateFile]:
+def _list_certificate_files(here: NodeGateway, declared: ServingGateway) -> Iterator[PrivateFile]:
     """The certificate, unless a self-signed one is there that may stay."""
     if declared.certificate:
         key = here.secrets.resolve(declared.certificate.key)
@@ -73,7 +73,7 @@ def _certificate(here: NodeGateway, declared: ServingGateway) -> Iterator[Privat
         yield gateway.certificate_file(gateway_certificate.self_signed_pem(declared, address))
 
 
-def _changes(here: NodeGateway, declared: ServingGateway, private: list[PrivateFile]) -> Changeset:
+def _plan_changes(here: NodeGateway, declared: ServingGateway, private: list[PrivateFile]) -> Changeset:
     facts = here.facts
     installing = not facts.nginx or gateway.INSTALLING in facts.files
     changes = NO_CHANGES
@@ -81,16 +81,16 @@ def _changes(here: NodeGateway, declared: ServingGateway, private: list[PrivateF
         events = file_acted(Action.PERMISSIONS if facts.folder else Action.WRITE, f"{gateway.FOLDER}/")
         changes += ServiceChanges(events, (sudo_script(f"install -d -m 700 -o root -g root {gateway.FOLDER}"),))
     if installing:
-        changes += ServiceChanges(acted(Action.INSTALL, gateway.PACKAGE), (_install(),))
+        changes += ServiceChanges(acted(Action.INSTALL, gateway.PACKAGE), (_install_nginx(),))
     # nginx judges its configuration together with the keys and the certificate.
     files = [*(file.managed for file in private), *gateway.files(here.rack, declared)]
     reasons = {gateway.SERVICE: f"{gateway.PACKAGE} is installed"} if installing else {}
     changes += GATEWAY.differences(facts.service(GATEWAY, files), reasons)
     changes += ROUTER.differences(facts.service(ROUTER, gateway_router.files(here.rack, declared)))
-    return changes.changeset("the gateway is as declared", tuple(_closed(here)))
+    return changes.changeset("the gateway is as declared", tuple(_note_closed_units(here)))
 
 
-def _install() -> StringCommand:
+def _install_nginx() -> StringCommand:
     """Return the command that installs nginx without the server that its package starts at port 80.
 
     An nginx that was there before is left as it is: its own service has nothing to do with the gateway.
@@ -105,14 +105,14 @@ def _install() -> StringCommand:
     )
 
 
-def _closed(here: NodeGateway) -> Iterator[Event]:
+def _note_closed_units(here: NodeGateway) -> Iterator[Event]:
     """A unit that stays closed: an earlier `serve stop` was interrupted, or it was closed by hand."""
     for name in here.facts.closed:
         detail = f"closed at the gateway; `{gateway.PROGRAM} open {name}` there opens it"
         yield Event(EventKind.BROKEN, subject=f"unit {name}", detail=detail)
 
 
-def _remove(facts: GatewayFacts) -> Changeset:
+def _plan_removal(facts: GatewayFacts) -> Changeset:
     why = "rack.yaml has none on this node"
     then = f"rm -rf {gateway.RUN} {gateway.OLD_CACHE}"
     changes = GATEWAY.removal(facts.service(GATEWAY), why, then)

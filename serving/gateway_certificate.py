@@ -53,12 +53,12 @@ def declared_pem(rack: Rack, declared: ServingCertificate, key: str) -> bytes:
         raise ValueError(f"{chain_place}: {file} cannot be read: {why}; name a file with certificates in PEM") from None
     try:
         certificates = x509.load_pem_x509_certificates(chain)
-        public = _public(certificates[0].public_key())
+        public = _public_key_bytes(certificates[0].public_key())
     except (ValueError, TypeError):
         raise ValueError(f"{chain_place}: {file} has no certificate in PEM; name a file that begins with it") from None
     fault = ""
     try:
-        fits = _public(load_pem_private_key(key.encode(), None).public_key()) == public
+        fits = _public_key_bytes(load_pem_private_key(key.encode(), None).public_key()) == public
     except (ValueError, TypeError):
         fault = f"{key_place}: {declared.key} is not a private key in PEM without a passphrase; write one"
     if fault:
@@ -90,7 +90,7 @@ def self_signed_pem(gateway: ServingGateway, address: str) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=DAYS))
-        .add_extension(x509.SubjectAlternativeName(_names(gateway, address)), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_list_names(gateway, address)), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False)
         .sign(private, hashes.SHA256())
@@ -114,16 +114,16 @@ def self_signed_fault(pem: bytes, gateway: ServingGateway, address: str) -> str:
         return "there is none with its private key" if not pem else "it is not for this address"
     if found.issuer != found.subject:
         return "rack.yaml declares none"
-    if set(names) != set(_names(gateway, address)):
+    if set(names) != set(_list_names(gateway, address)):
         return "it is not for this address"
     if datetime.now(UTC) > (end := found.not_valid_after_utc) - RENEWED:
         return f"it ends on {end:%Y-%m-%d}"
     return ""
 
 
-def _names(gateway: ServingGateway, address: str) -> list[x509.GeneralName]:
+def _list_names(gateway: ServingGateway, address: str) -> list[x509.GeneralName]:
     return [x509.IPAddress(IPv4Address(address)), x509.DNSName(gateway.node)]
 
 
-def _public(key: PublicKeyTypes) -> bytes:
+def _public_key_bytes(key: PublicKeyTypes) -> bytes:
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

@@ -49,7 +49,7 @@ class GatewayFacts:
         return managed_file.parse_hashes(FILES, self.reading.text(FILES))
 
     @cached_property
-    def _state(self) -> Mapping[str, list[str]]:
+    def _state_by_key(self) -> Mapping[str, list[str]]:
         found: dict[str, list[str]] = {}
         for line in self.reading.text(STATE).splitlines():
             if not (match := _STATE.fullmatch(line)):
@@ -60,23 +60,23 @@ class GatewayFacts:
     @property
     def folder(self) -> str:
         """Mode and owner of the folder; empty if there is none."""
-        return "".join(self._state.get("folder", []))
+        return "".join(self._state_by_key.get("folder", []))
 
     @property
     def nginx(self) -> bool:
         """Whether nginx is installed."""
-        return "nginx" in self._state
+        return "nginx" in self._state_by_key
 
     @property
     def closed(self) -> list[str]:
         """The units for which the gateway is closed."""
-        return self._state.get("closed", [])
+        return self._state_by_key.get("closed", [])
 
     @property
     def certificate(self) -> bytes:
         """The first certificate in PEM, if it belongs to the private key beside it; else empty."""
         try:
-            return base64.b64decode("".join(self._state.get("certificate", [])), validate=True)
+            return base64.b64decode("".join(self._state_by_key.get("certificate", [])), validate=True)
         except (binascii.Error, ValueError):
             raise ValueError(f"{STATE}: the certificate is garbled") from None
 
@@ -87,10 +87,10 @@ class GatewayFacts:
             units=parse_units(UNITS, self.reading.text(UNITS), service.units),
             files=tuple(zip(stale, managed_file.changes(stale, self.files), strict=True)),
             there=any(path in self.files for path in (*service.paths, *service.leftovers)),
-            pending=posixpath.basename(service.mark) in self._state.get("pending", []),
+            pending=posixpath.basename(service.mark) in self._state_by_key.get("pending", []),
         )
 
     def whole(self) -> GatewayFacts:
         """The same, after a look at all of it."""
-        _ = self.files, self._state, self.certificate, self.service(GATEWAY)
+        _ = self.files, self._state_by_key, self.certificate, self.service(GATEWAY)
         return self

@@ -29,7 +29,7 @@ def check(
         return
     if found := port_problem(gateway.port, known_ports(partial) | _unit_ports(partial, serving, gateway), 443):
         yield RuleViolation((*_HERE, "port"), *found)
-    yield from _address(partial, gateway, cabling)
+    yield from _check_fabric_address(partial, gateway, cabling)
     yield from shared_names(serving)
     for unit in serving.units.values():
         ranks = unit.ranks(partial.nodes)
@@ -92,7 +92,7 @@ def _unit_ports(partial: PartialRack, serving: ServingOptions, gateway: ServingG
     return coordinators | {one.api.port: f"the port of the API of unit {one.name}" for one in here}
 
 
-def _address(partial: PartialRack, gateway: ServingGateway, cabling: Cabling) -> Iterator[RuleViolation]:
+def _check_fabric_address(partial: PartialRack, gateway: ServingGateway, cabling: Cabling) -> Iterator[RuleViolation]:
     if partial.complete and gateway.listen == "fabric" and gateway.node in partial.nodes:
         if not cabling.ports_of(gateway.node):
             what = f"{gateway.node} has no cable, so it has no fabric address"

@@ -86,11 +86,11 @@ def launches(
             rank=rank,
             argv=(argv := _after_program(unit, rank_argv(rack, unit, rank, addresses))),
             docker=(
-                *_docker(unit, rank, argv[0], memory, image_id, joins_by_ray(unit, len(names))),
+                *_list_docker_arguments(unit, rank, argv[0], memory, image_id, joins_by_ray(unit, len(names))),
                 *(("--volume", NO_NCCL_CONF) if covers_nccl_conf(unit, len(names)) else ()),
             ),
             image=image_id or unit.image,
-            environment=_environment(_place(rack, unit, rank, addresses)),
+            environment=_list_environment(_make_rank_place(rack, unit, rank, addresses)),
         )
         for rank, name in enumerate(names)
     )
@@ -114,10 +114,10 @@ def rank_argv(rack: Rack, unit: ServedUnit, rank: int, addresses: Mapping[str, I
         addresses: the address of each node for traffic beside RDMA.
     """
     key = ENGINES[unit.engine].key(unit).argv if unit.api.key and rank == 0 else ()
-    return (*ENGINES[unit.engine].argv(_place(rack, unit, rank, addresses)), *key)
+    return (*ENGINES[unit.engine].argv(_make_rank_place(rack, unit, rank, addresses)), *key)
 
 
-def _place(rack: Rack, unit: ServedUnit, rank: int, addresses: Mapping[str, IPv4Address]) -> RankPlace:
+def _make_rank_place(rack: Rack, unit: ServedUnit, rank: int, addresses: Mapping[str, IPv4Address]) -> RankPlace:
     names = unit.ranks(rack.nodes)
     known: frozenset[str] = frozenset()
     if ENGINES[unit.engine].table:
@@ -158,7 +158,9 @@ def joins_by_ray(unit: ServedUnit, count: int) -> bool:
     return ENGINES[unit.engine].ray and count > 1
 
 
-def _docker(unit: ServedUnit, rank: int, program: str, memory: str, image_id: str | None, ray: bool) -> tuple[str, ...]:
+def _list_docker_arguments(
+    unit: ServedUnit, rank: int, program: str, memory: str, image_id: str | None, ray: bool
+) -> tuple[str, ...]:
     ceiling = memory.lower()
     found = [
         *("--rm", "--pull", "never", "--name", f"sparkrack-{unit.name}", "--entrypoint", program),
@@ -208,7 +210,7 @@ def cache_folder(unit: ServedUnit, image_id: str | None) -> PurePosixPath:
     return CACHES / unit.name / (image_id or "unpinned").removeprefix("sha256:")[:12]
 
 
-def _environment(place: RankPlace) -> dict[str, str]:
+def _list_environment(place: RankPlace) -> dict[str, str]:
     unit = place.unit
     found = {"HF_HUB_OFFLINE": "1", "MASTER_ADDR": str(place.head)}
     if place.ranks > 1:

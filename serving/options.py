@@ -87,7 +87,7 @@ LOWEST_SHARE = 0.02
 """2.4 GiB. The smallest units that are published have 0.05."""
 
 
-def _share(value: object) -> object:
+def _check_memory_share(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise invalid("{value} is not a share", "write a number, like 0.80")
     if value < LOWEST_SHARE:
@@ -102,11 +102,11 @@ def _share(value: object) -> object:
 
 
 BodySize = Annotated[str, size(1, 1024, "the size of a request", "is not a fit size for a request", "64M")]
-MemoryShare = Annotated[float, Field(ge=LOWEST_SHARE, le=HIGHEST_SHARE), BeforeValidator(_share)]
+MemoryShare = Annotated[float, Field(ge=LOWEST_SHARE, le=HIGHEST_SHARE), BeforeValidator(_check_memory_share)]
 """A share of the memory of a node."""
 
 
-def _nodes(value: object) -> object:
+def _check_nodes(value: object) -> object:
     if value == "all" or (isinstance(value, list | tuple) and value and all(isinstance(one, str) for one in value)):
         return tuple(value) if isinstance(value, list) else value
     raise invalid("is not a list of nodes", "write their names in rank order, like [spark1, spark2], or all")
@@ -117,11 +117,11 @@ def frozen_argument(value: object) -> object:
     if value is None:
         raise invalid("is empty", "give it a value, true for a flag, or remove the key")
     if isinstance(value, Mapping):
-        return FrozenDict({str(key): _inner(inner) for key, inner in value.items()})
-    return tuple(map(_inner, value)) if isinstance(value, list | tuple) else value
+        return FrozenDict({str(key): _freeze_argument(inner) for key, inner in value.items()})
+    return tuple(map(_freeze_argument, value)) if isinstance(value, list | tuple) else value
 
 
-def _inner(value: object) -> object:
+def _freeze_argument(value: object) -> object:
     return None if value is None else frozen_argument(value)
 
 
@@ -135,7 +135,7 @@ def plain_argument(value: object) -> Any:
 ArgumentValue = Annotated[Any, BeforeValidator(frozen_argument), WithJsonSchema({})]
 
 
-def _text(value: object) -> object:
+def _check_one_line(value: object) -> object:
     if isinstance(value, bool | int | float):
         raise invalid("{value} is not a text to YAML", f'write it in quotes: "{str(value).lower()}"')
     if not isinstance(value, str) or not value.isprintable() or len(value) > 4096:
@@ -143,16 +143,16 @@ def _text(value: object) -> object:
     return value
 
 
-LineOfText = Annotated[str, BeforeValidator(_text)]
+LineOfText = Annotated[str, BeforeValidator(_check_one_line)]
 
 
-def _nonblank(value: str) -> str:
+def _check_nonblank(value: str) -> str:
     if not value.strip():
         raise invalid("is blank", "write a text")
     return value
 
 
-Phrase = Annotated[LineOfText, AfterValidator(_nonblank)]
+Phrase = Annotated[LineOfText, AfterValidator(_check_nonblank)]
 ContainerPath = Annotated[
     StrictStr,
     matching(
@@ -173,7 +173,7 @@ AcceptedName = Annotated[
 ]
 
 
-def _beside(value: object, info: ValidationInfo) -> object:
+def _resolve_beside_rack_file(value: object, info: ValidationInfo) -> object:
     """Return the full path of what lies in the folder of the rack file. Links in the path of that folder count not."""
     if not isinstance(value, str | Path):
         return value  # the type's own check reports the problem
@@ -188,7 +188,7 @@ def _beside(value: object, info: ValidationInfo) -> object:
     return found
 
 
-BesidePath = Annotated[Path, BeforeValidator(_beside)]
+BesidePath = Annotated[Path, BeforeValidator(_resolve_beside_rack_file)]
 """A file or a folder in the folder of the rack file, which goes into version control with it."""
 
 
@@ -298,7 +298,7 @@ class ServingFit(Section):
     override: Phrase = Field(examples=["runs at 0.89, seen 2026-10-01"])
 
 
-def _metric(value: str) -> str:
+def _check_metric_name(value: str) -> str:
     if not re.fullmatch(r"[a-zA-Z_:][a-zA-Z0-9_:]{0,199}", value):
         raise invalid("{value} is not the name of a metric", "write it as /metrics has it, without labels")
     return value
@@ -310,15 +310,15 @@ def _long_option(value: str) -> str:
     return value
 
 
-def _gguf(value: str) -> str:
+def _check_gguf_path(value: str) -> str:
     parts = value.split("/")
     if not re.fullmatch(r"[A-Za-z0-9._/+-]{1,512}\.gguf", value) or not all(part.strip(".") for part in parts):
         raise invalid("{value} is not the path of a GGUF file in the model", "write it without a / at its beginning")
     return value
 
 
-GgufPath = Annotated[StrictStr, AfterValidator(_gguf)]
-MetricName = Annotated[StrictStr, AfterValidator(_metric)]
+GgufPath = Annotated[StrictStr, AfterValidator(_check_gguf_path)]
+MetricName = Annotated[StrictStr, AfterValidator(_check_metric_name)]
 
 
 def _two_gauges(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -399,7 +399,7 @@ class ServedUnit(Section):
     accept: Frozen[AcceptedName, Phrase] = Field(
         default=FrozenDict({}), examples=['{gdn-decode-kernel: "the fork of the image has it"}']
     )
-    nodes: Annotated[tuple[HostName, ...] | Literal["all"], BeforeValidator(_nodes)] = Field(
+    nodes: Annotated[tuple[HostName, ...] | Literal["all"], BeforeValidator(_check_nodes)] = Field(
         examples=["[spark1, spark2]"]
     )
     parallel: ServingParallel = ServingParallel()

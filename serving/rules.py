@@ -101,7 +101,7 @@ _OWNED_NCCL: Mapping[str, tuple[Callable[[str], object], str]] = {
         "hides the line in which NCCL says what network it uses, which a start reads",
     ),
     "NCCL_DEBUG_SUBSYS": (
-        lambda value: not {"ALL"} & _words(value) and not {"INIT", "NET"} <= _words(value),
+        lambda value: not {"ALL"} & _split_words(value) and not {"INIT", "NET"} <= _split_words(value),
         "hides the line in which NCCL says what network it uses, which a start reads",
     ),
     "NCCL_DEBUG_FILE": (bool, "takes the line in which NCCL says what network it uses out of the journal"),
@@ -109,7 +109,7 @@ _OWNED_NCCL: Mapping[str, tuple[Callable[[str], object], str]] = {
 """Variables that the launcher sets or leaves unset on purpose: which values harm, and what they would do."""
 
 
-def _words(value: str) -> set[str]:
+def _split_words(value: str) -> set[str]:
     return {word.strip().upper() for word in value.split(",")}
 
 
@@ -121,37 +121,37 @@ def check(partial: PartialRack, serving: ServingOptions, cabling: Cabling) -> It
     yield from check_shared_nodes(partial, serving, fits)
     yield from _coordinator_port(partial, serving)
     for unit in serving.units.values():
-        for problem in _unit(partial, serving, unit, cabling, fits[unit.name]):
+        for problem in _check_unit(partial, serving, unit, cabling, fits[unit.name]):
             yield RuleViolation(("serving", "units", unit.name, *problem.path), problem.what, problem.right)
 
 
-def _unit(
+def _check_unit(
     partial: PartialRack,
     serving: ServingOptions,
     unit: ServedUnit,
     cabling: Cabling,
     found: UnitFit | None,
 ) -> Iterator[RuleViolation]:
-    yield from _names(partial, unit)
-    yield from _split(partial, unit)
-    options = list(_options(unit))
+    yield from _check_names(partial, unit)
+    yield from _check_split(partial, unit)
+    options = list(_check_options(unit))
     yield from options
     yield from faults(unit, _secret_files(serving))
     yield from idle_entries(unit, partial.records.get(unit.model))
-    refused = [*_environment(unit), *unprovable(unit, len(unit.ranks(partial.nodes)))]
+    refused = [*_check_environment(unit), *unprovable(unit, len(unit.ranks(partial.nodes)))]
     yield from refused
     paths = {problem.path for problem in (*options, *refused)}
     present = {name: partial.records[name] for name in mounted_models(unit) if name in partial.records}
     yield from (problem for problem in unservable(unit, partial.models, present) if problem.path not in paths)
     yield from unfit_probe(unit)
-    yield from _ports(partial, serving, unit)
-    yield from _direct(unit)
+    yield from _check_api_port(partial, serving, unit)
+    yield from _check_direct_access(unit)
     yield from _secret_arguments(unit)
-    yield from _tools(unit)
+    yield from _check_tool_calls(unit)
     yield from ENGINES[unit.engine].rules(unit, len(unit.ranks(partial.nodes)))
     if unit.kv and unit.family == "sglang":
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
-    yield from _reachable(partial, unit, cabling)
+    yield from _check_reachability(partial, unit, cabling)
     record = partial.records.get(unit.model)
     yield from _host_memory(partial, unit, found)
     if record:
@@ -160,7 +160,7 @@ def _unit(
     if ENGINES[unit.engine].weights:
         yield from declared_fit.rules(unit, present.get(unit.model), found)
     elif record and found:
-        yield from _fit(partial, unit, record, found)
+        yield from _check_fit(partial, unit, record, found)
 
 
 def _secret_files(serving: ServingOptions) -> set[pathlib.Path]:
@@ -172,24 +172,24 @@ def _secret_files(serving: ServingOptions) -> set[pathlib.Path]:
     return {ref.file.resolve() for ref in found if ref and ref.file}
 
 
-def _near(word: str, known: Mapping[str, object] | tuple[str, ...], otherwise: str) -> str:
+def _suggest_near_word(word: str, known: Mapping[str, object] | tuple[str, ...], otherwise: str) -> str:
     near = get_close_matches(word, list(known), 1)
     return f"did you mean {near[0]}?" if near else otherwise
 
 
-def _names(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
+def _check_names(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
     if partial.sound and unit.image not in partial.images:
-        right = _near(unit.image, partial.images, "add it there, so that every node has it")
+        right = _suggest_near_word(unit.image, partial.images, "add it there, so that every node has it")
         yield RuleViolation(("image",), f"{truncate(unit.image)} is not one of images", right)
     if partial.sound and unit.model not in partial.models:
-        right = _near(unit.model, partial.models, "add it there, so that every node has it")
+        right = _suggest_near_word(unit.model, partial.models, "add it there, so that every node has it")
         yield RuleViolation(("model",), f"{unit.model} is not one of models", right)
     for place, name in enumerate(unit.also):
         if name == unit.model or name in unit.also[:place]:
             what = f"{name} is the model of the unit" if name == unit.model else f"{name} is listed twice"
             yield RuleViolation(("also", place), what, "list every further model once")
         elif partial.sound and name not in partial.models:
-            right = _near(name, partial.models, "add it there, so that every node has it")
+            right = _suggest_near_word(name, partial.models, "add it there, so that every node has it")
             yield RuleViolation(("also", place), f"{name} is not one of models", right)
     if unit.nodes == "all":
         return
@@ -197,11 +197,11 @@ def _names(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
         if name in unit.nodes[:place]:
             yield RuleViolation(("nodes", place), f"{name} is listed twice", "list every node once")
         elif partial.complete and name not in partial.nodes:
-            right = _near(name, partial.nodes, "write the name of a node in this file")
+            right = _suggest_near_word(name, partial.nodes, "write the name of a node in this file")
             yield RuleViolation(("nodes", place), f"there is no node called {name}", right)
 
 
-def _split(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
+def _check_split(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
     if unit.nodes == "all" and not partial.complete:
         return
     count, split = len(unit.ranks(partial.nodes)), parallel_of(unit)
@@ -219,7 +219,7 @@ def _split(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
         yield RuleViolation(("parallel", "expert"), what, "remove it")
 
 
-def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
+def _check_options(unit: ServedUnit) -> Iterator[RuleViolation]:
     args = {key: plain_argument(value) for key, value in unit.args.items()}
     try:
         engine_arguments(unit)
@@ -253,7 +253,7 @@ def _is_new(unit: ServedUnit, key: str) -> bool:
     return f"--{key}" not in table(unit.family).options
 
 
-def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
+def _check_tool_calls(unit: ServedUnit) -> Iterator[RuleViolation]:
     """Tool calls need a parser, and vLLM besides that they are turned on; it ends at its start with half of that."""
     parser = unit.args.get("tool-call-parser")
     automatic = unit.args.get("enable-auto-tool-choice") is True
@@ -316,13 +316,13 @@ def _coordinator_port(partial: PartialRack, serving: ServingOptions) -> Iterator
         yield RuleViolation(("serving", "port"), *found)
 
 
-def _ports(partial: PartialRack, serving: ServingOptions, unit: ServedUnit) -> Iterator[RuleViolation]:
+def _check_api_port(partial: PartialRack, serving: ServingOptions, unit: ServedUnit) -> Iterator[RuleViolation]:
     known = {**known_ports(partial), serving.port: "serving.port, that of the coordinators"}
     if found := port_problem(unit.api.port, known, 8000):
         yield RuleViolation(("api", "port"), *found)
 
 
-def _direct(unit: ServedUnit) -> Iterator[RuleViolation]:
+def _check_direct_access(unit: ServedUnit) -> Iterator[RuleViolation]:
     """A control group knows addresses and no ports: who reaches the engine reaches whatever else the unit has open."""
     if unit.api.direct is None:
         return
@@ -348,7 +348,7 @@ def _secret_fault(place: str) -> str:
     return f"a secret does not belong in this file{where}"
 
 
-def _environment(unit: ServedUnit) -> Iterator[RuleViolation]:
+def _check_environment(unit: ServedUnit) -> Iterator[RuleViolation]:
     for name, value in unit.env.items():
         path: Path = ("env", name)
         if (place := written_secret(name, value, variable=True)) is not None:
@@ -361,7 +361,7 @@ def _environment(unit: ServedUnit) -> Iterator[RuleViolation]:
             yield RuleViolation(path, _OWNED_NCCL[name][1], "remove it")
 
 
-def _reachable(partial: PartialRack, unit: ServedUnit, cabling: Cabling) -> Iterator[RuleViolation]:
+def _check_reachability(partial: PartialRack, unit: ServedUnit, cabling: Cabling) -> Iterator[RuleViolation]:
     """The fabric gives a node one address that all others reach only behind a switch, or with one other node."""
     if not partial.complete:
         return
@@ -379,7 +379,7 @@ def _reachable(partial: PartialRack, unit: ServedUnit, cabling: Cabling) -> Iter
         return
     for place, name in enumerate(unit.ranks(partial.nodes)[1:], 1):
         before = unit.ranks(partial.nodes)[place - 1]
-        if not {before, name} <= set(partial.nodes) or _neighbours(cabling, before, name):
+        if not {before, name} <= set(partial.nodes) or _are_cabled(cabling, before, name):
             continue
         yield RuleViolation(
             ("nodes",),
@@ -389,7 +389,7 @@ def _reachable(partial: PartialRack, unit: ServedUnit, cabling: Cabling) -> Iter
         return
 
 
-def _neighbours(cabling: Cabling, one: str, other: str) -> bool:
+def _are_cabled(cabling: Cabling, one: str, other: str) -> bool:
     return any({one, other} == {port.node for port in cable.ports} for cable in cabling.cables)
 
 
@@ -439,7 +439,7 @@ def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) 
     )
 
 
-def _fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
+def _check_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
     shape, weights = record_shape(unit.model, record), weight_size(record)
     unknown = bool(found.fit.unknown)
     reserved, further = reserved_gib(partial.options.get), further_models(unit, partial.records)
@@ -506,15 +506,15 @@ def notes(
         reserved = reserved_gib(lambda key: getattr(rack, key))
         image = image_ids.get(unit.image)
         for note in (
-            *_unknowns(unit, records, calibrations.get(unit.name), image, reserved),
-            *_accepted(unit, records.get(unit.model)),
-            *_advice(unit, gateways),
+            *_warn_of_unknown_memory(unit, records, calibrations.get(unit.name), image, reserved),
+            *_list_accepted(unit, records.get(unit.model)),
+            *_list_advice(unit, gateways),
             *topology_notes.notes(rack, unit),
         ):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
-def _unknowns(
+def _warn_of_unknown_memory(
     unit: ServedUnit,
     records: Mapping[str, ModelRecord],
     measured: Calibration | None,
@@ -558,7 +558,7 @@ def _unknowns(
         yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")
 
 
-def _accepted(unit: ServedUnit, record: ModelRecord | None) -> Iterator[RuleViolation]:
+def _list_accepted(unit: ServedUnit, record: ModelRecord | None) -> Iterator[RuleViolation]:
     for key, message in accepted_options(unit).items():
         yield RuleViolation(("args", key), message.partition("; ")[0], f"accepted: {unit.accept[key]}")
     for what in (padding(unit, record) or ()) if PADDED in unit.accept else ():
@@ -567,7 +567,7 @@ def _accepted(unit: ServedUnit, record: ModelRecord | None) -> Iterator[RuleViol
         )
 
 
-def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
+def _list_advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
     if release := judged_by(unit):
         what = f"{TITLES[unit.family]} {unit.version} is not in the table of options, {release} judges args"
         yield RuleViolation(("version",), what, "what the image takes can differ")

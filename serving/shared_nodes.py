@@ -101,13 +101,13 @@ def check_shared_nodes(partial: PartialRack, serving: ServingOptions, fits: Fits
         serving: its section `serving`.
         fits: the memory of each unit; None where it is unknown.
     """
-    yield from _slots(serving)
-    yield from _sums(partial, serving, fits)
-    yield from _ports(partial, serving)
-    yield from _ray(partial, serving)
+    yield from _check_slots(serving)
+    yield from _check_memory_sums(partial, serving, fits)
+    yield from _check_ports(partial, serving)
+    yield from _check_ray_ports(partial, serving)
 
 
-def _slots(serving: ServingOptions) -> Iterator[RuleViolation]:
+def _check_slots(serving: ServingOptions) -> Iterator[RuleViolation]:
     up: dict[str, str] = {}
     for unit in serving.units.values():
         if unit.slot is None:
@@ -127,7 +127,7 @@ def _slots(serving: ServingOptions) -> Iterator[RuleViolation]:
             )
 
 
-def _sums(partial: PartialRack, serving: ServingOptions, fits: Fits) -> Iterator[RuleViolation]:
+def _check_memory_sums(partial: PartialRack, serving: ServingOptions, fits: Fits) -> Iterator[RuleViolation]:
     options = partial.options.get("memory")
     memory = options if isinstance(options, MemoryOptions) else MemoryOptions()
     reported: set[tuple[str, ...]] = set()
@@ -139,21 +139,21 @@ def _sums(partial: PartialRack, serving: ServingOptions, fits: Fits) -> Iterator
         parts = ", ".join(f"{name} {gib:.1f}" for name, gib in found.parts.items())
         last = serving.units[names[-1]]
         yield RuleViolation(
-            ("serving", "units", last.name, *_blamed(last)),
+            ("serving", "units", last.name, *_key_to_blame(last)),
             f"the units that can be up on {found.node} take {found.total:.1f} GiB together ({parts}), and a node gives "
             f"at most {found.allowed:.1f}",
             "write less, other nodes, state: down at one of them, or one slot for units that are alternatives",
         )
 
 
-def _blamed(unit: ServedUnit) -> tuple[str, ...]:
+def _key_to_blame(unit: ServedUnit) -> tuple[str, ...]:
     """Return the key of a unit with what it takes of a node."""
     if unit.memory or unit.kv:
         return ("memory",) if unit.memory else ("kv",)
     return ("custom", "weights")
 
 
-def _ports(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
+def _check_ports(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
     """Ports on the head of a unit: that of its API is declared, those of coordinators and ranks follow."""
     units, nodes = serving.units, partial.nodes
     for number, unit in enumerate(units.values()):
@@ -206,7 +206,7 @@ def _free_port(first: int, units: Sequence[ServedUnit]) -> int:
     return next(port for port in range(first + 1, first + 1 + len(taken) + 1) if port not in taken)
 
 
-def _ray(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
+def _check_ray_ports(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
     """Ray gives its workers ports from 10002 to 19999 on each node, and its agent 52365 (reported, not read in Ray)."""
     joined = [
         unit for unit in serving.units.values() if unit.engine == "vllm-ray" and len(unit.ranks(partial.nodes)) > 1

@@ -24,7 +24,7 @@ def notes(rack: Rack, unit: ServedUnit) -> Iterator[RuleViolation]:
             f"no cable joins {pairs}: NCCL before 2.30 does not connect the ranks of such a ring (reported)",
             "take an image with NCCL 2.30 or later, or with a mesh plugin",
         )
-    speeds = {name: _gbps(rack, name) for name in ranks}
+    speeds = {name: _sum_cable_gbps(rack, name) for name in ranks}
     if len(set(speeds.values())) > 1:
         shown = ", ".join(f"{name} {gbps}G" for name, gbps in speeds.items())
         yield RuleViolation(
@@ -43,7 +43,7 @@ def ranks_apart(rack: Rack, unit: ServedUnit) -> list[tuple[str, str]]:
     return [pair for pair in combinations(unit.ranks(rack.nodes), 2) if frozenset(pair) not in joined]
 
 
-def _gbps(rack: Rack, node: str) -> int:
+def _sum_cable_gbps(rack: Rack, node: str) -> int:
     """Return the speed of all cables of a node together."""
     cables = [rack.cabling.cable_of(port) for port in rack.cabling.ports_of(node)]
     return sum(cable.gbps for cable in cables if cable is not None)

@@ -60,10 +60,10 @@ def faults(unit: ServedUnit, secrets: Collection[Path] = ()) -> Iterator[RuleVio
     size = count = 0
     places = sorted(unit.files)
     for inside, source in unit.files.items():
-        if taken := _collision(inside, [place for place in places if place != inside]):
+        if taken := _describe_collision(inside, [place for place in places if place != inside]):
             yield RuleViolation(("files", inside), f"{inside} {taken}", "write another path, like /workspace/fix")
         try:
-            listed = list(_listed(source))
+            listed = list(_list_source_files(source))
         except ValueError as error:
             what, _, right = str(error).rpartition("; ")
             yield RuleViolation(("files", inside), what, right)
@@ -82,20 +82,20 @@ def faults(unit: ServedUnit, secrets: Collection[Path] = ()) -> Iterator[RuleVio
         yield RuleViolation(("files",), what, "leave out what is not needed, or build an image that has it")
 
 
-def _collision(inside: str, others: list[str]) -> str:
+def _describe_collision(inside: str, others: list[str]) -> str:
     """Return why nothing can be mounted at a path of the container, empty where it can."""
     for place, why in _TAKEN.items():
-        if _overlap(inside, place):
+        if _paths_overlap(inside, place):
             return f"would hide {place}, or lie in it: {why} there"
-    other = next((other for other in others if _overlap(inside, other)), "")
+    other = next((other for other in others if _paths_overlap(inside, other)), "")
     return f"and {other} are one inside the other, and the outer one is read-only" if other else ""
 
 
-def _overlap(one: str, other: str) -> bool:
+def _paths_overlap(one: str, other: str) -> bool:
     return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
-def _listed(source: Path) -> Iterator[tuple[str, os.stat_result]]:
+def _list_source_files(source: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the path of each file of a source, from its folder on, and its state. Raises ValueError, what and right."""
     try:
         if source.resolve(strict=True) != source:
@@ -108,7 +108,7 @@ def _listed(source: Path) -> Iterator[tuple[str, os.stat_result]]:
         if not stat.S_ISDIR(found.st_mode):
             raise ValueError(f"{truncate(source.name)} is neither a file nor a folder; name one of them")
         empty = True
-        for top, folders, names in os.walk(source, onerror=_raise):
+        for top, folders, names in os.walk(source, onerror=_raise_error):
             folders.sort()
             for name in sorted([*folders, *names]):
                 path = Path(top) / name
@@ -135,7 +135,7 @@ def _check_name(name: str, shown: str) -> None:
         )
 
 
-def _raise(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
     raise error
 
 
@@ -144,10 +144,10 @@ def mounts(unit: ServedUnit) -> tuple[UnitMount, ...]:
     found = []
     for inside, source in unit.files.items():
         files: dict[str, MountedFile] = {}
-        for relative, state in _listed(source):
+        for relative, state in _list_source_files(source):
             path = source / relative if source.is_dir() else source
             try:
-                content = _content(path, state.st_size, state.st_mtime_ns, state.st_ino)
+                content = _read_content(path, state.st_size, state.st_mtime_ns, state.st_ino)
             except OSError as error:
                 raise ValueError(f"cannot be read: {reason(error)}; make it readable") from None
             files[relative] = MountedFile(content, bool(state.st_mode & 0o111))
@@ -160,7 +160,7 @@ def mounts(unit: ServedUnit) -> tuple[UnitMount, ...]:
 
 
 @lru_cache(maxsize=4 * MOST_FILES)
-def _content(path: Path, size: int, changed: int, number: int) -> bytes:  # noqa: ARG001 - they tell two contents apart
+def _read_content(path: Path, size: int, changed: int, number: int) -> bytes:  # noqa: ARG001 - they tell two contents apart
     """Return the content of a file: a run asks for it once for each node and each of its files."""
     with path.open("rb") as file:
         return file.read(MOST_BYTES + 1)

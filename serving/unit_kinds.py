@@ -111,11 +111,11 @@ def unprovable(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
     """
     args = {key: plain_argument(value) for key, value in unit.args.items()}
     for key, value in args.items():
-        if found := _unprovable(unit, ranks, key, value, args):
+        if found := _check_provable(unit, ranks, key, value, args):
             yield RuleViolation(("args", key), *found)
 
 
-def _unprovable(
+def _check_provable(
     unit: ServedUnit, ranks: int, key: str, value: object, args: Mapping[str, object]
 ) -> tuple[str, str] | None:
     """Return why nothing can prove a unit with this option, and what is right; None when something can."""
@@ -139,7 +139,7 @@ def _unprovable(
         what = f"with {truncate(str(value))} the engine does not serve kind: {unit.kind}, and {needs} proves the unit"
         other = next((kind for kind, values in _POOLING.items() if value in values), "")
         return what, f"write kind: {other}, or remove it" if other else "remove it"
-    if role := _role(key, value):
+    if role := _read_engine_role(key, value):
         what = f"with {truncate(role)} the engine is one part of several, and {needs} from it alone proves the unit"
         return what, "remove it"
     flags = ("skip-tokenizer-init", "tokens-only", "mm-encoder-only", "encoder-only")
@@ -150,7 +150,7 @@ def _unprovable(
     return surplus_ranks(unit.family, key, value, args, ranks)
 
 
-def _role(key: str, value: object) -> str:
+def _read_engine_role(key: str, value: object) -> str:
     """Return the part that an engine has among several, where it alone completes no request; else nothing."""
     if key == "disaggregation-mode":
         return "" if value == "null" else str(value)

@@ -129,7 +129,7 @@ def _only_if_declared(rack: Rack) -> None:
         pytest.skip("rack.yaml declares no units")
 
 
-def _units(rack: Rack, node: Node) -> list[ServedUnit]:
+def _units_of_node(rack: Rack, node: Node) -> list[ServedUnit]:
     declared = served_units(rack).values()
     found = [unit for unit in declared if node.name in unit.ranks(rack.nodes)]
     if not found:
@@ -137,23 +137,25 @@ def _units(rack: Rack, node: Node) -> list[ServedUnit]:
     return found
 
 
-def _headed(rack: Rack, node: Node) -> list[ServedUnit]:
+def _headed_units_that_are_up(rack: Rack, node: Node) -> list[ServedUnit]:
     """The units that are up, and of which this node is the head."""
-    found = [unit for unit in _units(rack, node) if unit.ranks(rack.nodes)[0] == node.name and unit.state == "up"]
+    found = [
+        unit for unit in _units_of_node(rack, node) if unit.ranks(rack.nodes)[0] == node.name and unit.state == "up"
+    ]
     if not found:
         pytest.skip(f"{node.name} is the head of no unit that is up")
     return found
 
 
-def _up(rack: Rack, node: Node) -> list[ServedUnit]:
+def _units_that_are_up(rack: Rack, node: Node) -> list[ServedUnit]:
     """The units of this node that are up."""
-    found = [unit for unit in _units(rack, node) if unit.state == "up"]
+    found = [unit for unit in _units_of_node(rack, node) if unit.state == "up"]
     if not found:
         pytest.skip(f"no unit on {node.name} is up")
     return found
 
 
-def _states(machine: Machine, paths: list[str]) -> dict[str, str]:
+def _read_file_states(machine: Machine, paths: list[str]) -> dict[str, str]:
     """Mode, owner and hash of each of these files, by path; a file that is missing has none."""
     done = machine.run(
         f'for f in {shlex.join(paths)}; do [ ! -e "$f" ] || '
@@ -164,8 +166,8 @@ def _states(machine: Machine, paths: list[str]) -> dict[str, str]:
     return {path: state for state, _, path in rows}
 
 
-def _faults(node: Node, machine: Machine, files: list[ManagedFile]) -> list[str]:
-    found = _states(machine, [file.path for file in files])
+def _list_file_faults(node: Node, machine: Machine, files: list[ManagedFile]) -> list[str]:
+    found = _read_file_states(machine, [file.path for file in files])
     faults = []
     for file in files:
         wanted = f"{file.mode} root:root {sha256(file.content).hexdigest()}"
@@ -188,8 +190,8 @@ def test_the_programs_are_those_of_this_release(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """Content, mode and owner of each."""
-    _units(rack, node)
-    report.judge(_faults(node, machine, list(programs.programs())))
+    _units_of_node(rack, node)
+    report.judge(_list_file_faults(node, machine, list(programs.programs())))
 
 
 def test_the_files_are_those_of_the_rack(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
@@ -197,20 +199,20 @@ def test_the_files_are_those_of_the_rack(node: Node, machine: Machine, rack: Rac
     lock = lock_path(rack.source)
     pins, records = image_lock.read(lock), model_lock.read_declared(lock, rack.models)
     files: list[ManagedFile] = []
-    for unit in _units(rack, node):
+    for unit in _units_of_node(rack, node):
         blockers = desired.blockers(rack, unit, pins, records)
         assert not blockers, f"{node.name}: {blockers[0]}"
         files += desired.files(desired.locked_unit(rack, unit, pins, records), node.name)
-    report.judge(_faults(node, machine, files))
+    report.judge(_list_file_faults(node, machine, files))
 
 
 def test_secrets_are_readable_by_root_only(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The lease secret, the token of Ray where Ray joins the nodes, and on the head the key; no other node has that."""
     faults = []
-    for unit in _units(rack, node):
+    for unit in _units_of_node(rack, node):
         keyed = unit.api.key is not None and unit.ranks(rack.nodes)[0] == node.name
         joined = desired.path(unit, "ray") in desired.shared_secrets(unit, len(unit.ranks(rack.nodes)))
-        found = _states(machine, [desired.path(unit, ending) for ending in ("secret", "ray", "key", "token")])
+        found = _read_file_states(machine, [desired.path(unit, ending) for ending in ("secret", "ray", "key", "token")])
         for ending, wanted in (("secret", True), ("ray", joined), ("key", keyed), ("token", keyed)):
             path = desired.path(unit, ending)
             state = found.get(path, "missing").rpartition(" ")[0] or "missing"
@@ -226,12 +228,14 @@ def test_all_nodes_of_a_unit_share_its_lease_secret(
     node: Node, machines: dict[str, Machine], machine: Machine, rack: Rack, excluded: frozenset[str]
 ) -> None:
     """The hash on this node is that of the head, also of the token of Ray."""
-    for unit in _units(rack, node):
+    for unit in _units_of_node(rack, node):
         head = unit.ranks(rack.nodes)[0]
         if head in excluded:
             pytest.skip(f"{head}, the head of unit {unit.name}, is excluded")
         for path in desired.shared_secrets(unit, len(unit.ranks(rack.nodes))):
-            here, there = (_states(one, [path]).get(path, " ").rpartition(" ")[2] for one in (machine, machines[head]))
+            here, there = (
+                _read_file_states(one, [path]).get(path, " ").rpartition(" ")[2] for one in (machine, machines[head])
+            )
             assert here, f"{node.name}: {path} is missing"
             assert here == there, f"{node.name}: {path} is not that of {head}"
 
@@ -242,7 +246,7 @@ def test_agent_and_coordinator_run_and_start_at_boot(
     """systemd reports them as active and enabled; the service of a rank is not enabled."""
     report.judge(
         fault
-        for unit in _units(rack, node)
+        for unit in _units_of_node(rack, node)
         for suffix in (("-agent", "-coordinator") if unit.ranks(rack.nodes)[0] == node.name else ("-agent",))
         for fault in _service_faults(node, machine, desired.service_name(unit, suffix))
     )
@@ -251,7 +255,7 @@ def test_agent_and_coordinator_run_and_start_at_boot(
 def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """What its coordinator answers."""
     faults = []
-    for unit in _units(rack, node):
+    for unit in _units_of_node(rack, node):
         if unit.ranks(rack.nodes)[0] != node.name:
             continue
         asked = machine.run(f"PYTHONDONTWRITEBYTECODE=1 {programs.COORDINATOR} {desired.path(unit, 'json')} status")
@@ -264,7 +268,7 @@ def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack:
     report.judge(faults)
 
 
-def _ask(unit: ServedUnit, limit: float) -> tuple[str, str]:
+def _make_unit_request(unit: ServedUnit, limit: float) -> tuple[str, str]:
     """Return the program that asks a unit, and the path that it asks with and without the key. `limit`: seconds."""
     path, body, _ = ("/v1/models", None, "") if ENGINES[unit.engine].known_paths else unit_kinds.request(unit)
     text = _ASK.format(
@@ -285,11 +289,11 @@ def test_each_unit_answers_as_its_kind_asks(node: Node, machine: Machine, rack: 
     its models, or what proves its kind where the engine is not known to have such a list.
     """
     faults = []
-    for unit in _headed(rack, node):
+    for unit in _headed_units_that_are_up(rack, node):
         # A command has its own limit, and the program asks up to five times.
         limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
         known = ENGINES[unit.engine].known_paths
-        text, path = _ask(unit, limit)
+        text, path = _make_unit_request(unit, limit)
         asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
         assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
         found = json.loads(asked.stdout)
@@ -345,7 +349,7 @@ def test_the_ranks_of_each_unit_use_rdma(
     if not rdma_is_measured(rack):
         pytest.skip("rack.yaml has serving.rdma_proof: none")
     faults = []
-    units = [unit for unit in _headed(rack, node) if len(unit.ranks(rack.nodes)) > 1]
+    units = [unit for unit in _headed_units_that_are_up(rack, node) if len(unit.ranks(rack.nodes)) > 1]
     if not units:
         pytest.skip(f"{node.name} is the head of no unit of several nodes")
     for unit in units:
@@ -354,7 +358,7 @@ def test_the_ranks_of_each_unit_use_rdma(
             pytest.skip(f"{', '.join(sorted(away))} of unit {unit.name} is excluded")
         before = {name: _words_moved(machines[name]) for name in names}
         limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
-        text, _ = _ask(unit, limit)
+        text, _ = _make_unit_request(unit, limit)
         asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
         assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
         if fault := json.loads(asked.stdout).get("fault"):
@@ -373,7 +377,7 @@ def test_the_ranks_of_each_unit_use_rdma(
 def test_each_rank_is_in_its_slice(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """Where the kernel counts the container of each unit that is up."""
     faults = []
-    for unit in _up(rack, node):
+    for unit in _units_that_are_up(rack, node):
         name = f"sparkrack-{unit.name}"
         asked = machine.run(
             f"pid=$(docker inspect {name} --format '{{{{.State.Pid}}}}') && cut -d: -f3- \"/proc/$pid/cgroup\""
@@ -393,7 +397,7 @@ def test_the_kernel_closes_each_rank_to_other_machines(
     for each control group in it.
     """
     faults = []
-    for unit in _up(rack, node):
+    for unit in _units_that_are_up(rack, node):
         name = desired.slice_name(unit)
         shown = machine.run(f"systemctl show --property=IPAddressAllow --property=IPAddressDeny {name}")
         assert shown.rc == 0, f"{node.name}: {shown.stderr.strip()}"
@@ -424,7 +428,7 @@ def test_what_answers_past_the_gateway_without_a_key(
     """Whether /invocations asks for the key, where `api.direct` lets machines reach an engine itself. It is reported,
     and is not a fault: rack.yaml declares it.
     """
-    units = [unit for unit in _headed(rack, node) if unit.api.direct]
+    units = [unit for unit in _headed_units_that_are_up(rack, node) if unit.api.direct]
     if not units:
         pytest.skip("no unit has api.direct")
     for unit in units:
@@ -445,7 +449,7 @@ def test_ray_of_the_image_asks_for_the_token(node: Node, machine: Machine, rack:
     """The Ray in the container of the head is 2.52 or later. An older one is reported, and is not a fault: the slice
     closes it.
     """
-    units = [unit for unit in _headed(rack, node) if joins_by_ray(unit, len(unit.ranks(rack.nodes)))]
+    units = [unit for unit in _headed_units_that_are_up(rack, node) if joins_by_ray(unit, len(unit.ranks(rack.nodes)))]
     if not units:
         pytest.skip("Ray joins the nodes of no unit")
     for unit in units:
@@ -472,7 +476,7 @@ def test_an_all_reduce_over_the_ranks_is_as_fast_as_their_links(
     """Containers of the image of each unit that this node heads run one of 64 MiB, while nothing uses the GPUs of its
     nodes. The best result with an image is kept on the head.
     """
-    units = [unit for unit in _units(rack, node) if unit.ranks(rack.nodes)[0] == node.name]
+    units = [unit for unit in _units_of_node(rack, node) if unit.ranks(rack.nodes)[0] == node.name]
     units = [unit for unit in units if len(unit.ranks(rack.nodes)) > 1 and ENGINES[unit.engine].package]
     if not units:
         pytest.skip(f"{node.name} is the head of no unit of several nodes with an engine of Python")
@@ -504,7 +508,7 @@ def test_an_all_reduce_over_the_ranks_is_as_fast_as_their_links(
     report.judge(faults, unknown)
 
 
-def _gateway(rack: Rack, node: Node) -> ServingGateway:
+def _gateway_of_node(rack: Rack, node: Node) -> ServingGateway:
     declared = gateway.declared(rack, node.name)
     if declared is None:
         pytest.skip(f"{node.name} is not the node of the gateway")
@@ -515,10 +519,10 @@ def test_the_files_of_the_gateway_are_those_of_the_rack(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """Content, mode and owner of each; keys and certificate are readable by root only."""
-    declared = _gateway(rack, node)
+    declared = _gateway_of_node(rack, node)
     made = (*gateway.files(rack, declared), *gateway_router.files(rack, declared))
-    faults = _faults(node, machine, list(made))
-    found = _states(machine, [gateway.KEYS, gateway.CERTIFICATE])
+    faults = _list_file_faults(node, machine, list(made))
+    found = _read_file_states(machine, [gateway.KEYS, gateway.CERTIFICATE])
     for path in (gateway.KEYS, gateway.CERTIFICATE):
         state = found.get(path, "missing").rpartition(" ")[0] or "missing"
         if state != "600 root:root":
@@ -529,7 +533,7 @@ def test_the_files_of_the_gateway_are_those_of_the_rack(
 @pytest.mark.parametrize("service", [gateway.SERVICE, gateway_router.SERVICE])
 def test_the_gateway_runs_and_starts_at_boot(node: Node, machine: Machine, rack: Rack, service: str) -> None:
     """systemd reports nginx and its router as active and enabled."""
-    _gateway(rack, node)
+    _gateway_of_node(rack, node)
     faults = _service_faults(node, machine, service)
     assert not faults, faults[0]
 
@@ -538,7 +542,7 @@ def test_nginx_of_the_gateway_has_no_known_weakness(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """No advisory is known against the installed package, and the process that runs is that of the package."""
-    _gateway(rack, node)
+    _gateway_of_node(rack, node)
     version = str(machine.run(f"dpkg-query -W -f '${{Version}}' {gateway.PACKAGE}").stdout).strip()
     known = known_against(NGINX, version)
     faults = [f"{node.name}: {advisory_line(row, version)}" for row in known if row.fault]
@@ -557,7 +561,7 @@ def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: R
     """Over TLS with its certificate: 401 without the key of a client, 404 beside /v1, an answer with a key at the path
     of the unit and by the name of its model, 503 of a unit that is declared down, and the list of the models.
     """
-    declared = _gateway(rack, node)
+    declared = _gateway_of_node(rack, node)
     units = served_units(rack)
     requests = {unit.name: unit_kinds.request(unit) for unit in units.values()}
     asked = {

@@ -70,7 +70,7 @@ def read_probe(talker: Client) -> ProbeReading:
             # Sessions of people are not configuration. By id, since names will be others.
             tables[path] = sorted((dict(row) for row in rows if row.get("connection") != "true"), key=_row_number)
     monitor = _monitor_ports(talker, tables.get(ETHERNET.path, []))
-    return ProbeReading(tables, refused, monitor, dict(_commands(talker)), _learned_counts(talker, refused))
+    return ProbeReading(tables, refused, monitor, dict(_list_commands(talker)), _learned_counts(talker, refused))
 
 
 def _learned_counts(talker: Client, refused: dict[str, str]) -> dict[str, int]:
@@ -99,7 +99,7 @@ def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
         "menus": {path: [_without_counters(row) for row in table] for path, table in masked.items()},
         "refused": {path: mask.words(text) for path, text in reading.refused.items()},
         "monitor": [mask.row(MONITOR, row) for row in reading.monitor],
-        "counters": {path: sorted(names) for path, table in masked.items() if (names := _counters(table))},
+        "counters": {path: sorted(names) for path, table in masked.items() if (names := _list_counters(table))},
         "hosts": dict(reading.hosts),
         "commands": dict(reading.commands),
     }
@@ -136,7 +136,7 @@ def _without_counters(row: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in row.items() if not _is_counter(name, value)}
 
 
-def _counters(rows: Iterable[Row]) -> set[str]:
+def _list_counters(rows: Iterable[Row]) -> set[str]:
     return {name for row in rows for name, value in row.items() if _is_counter(name, value)}
 
 
@@ -144,19 +144,19 @@ def _is_counter(name: str, value: str) -> bool:
     return bool(COUNTER.fullmatch(name)) and value.replace(",", "").isdecimal()
 
 
-def _commands(talker: Client) -> Iterator[tuple[str, list[str]]]:
+def _list_commands(talker: Client) -> Iterator[tuple[str, list[str]]]:
     """Yield every command that we send and this release has, with its arguments, from the device itself."""
     wanted = dict.fromkeys(f"{menu.path}/{verb}" for menu in MENUS for verb in VERBS)
     seen: dict[str, set[str]] = {}
     for command in (*wanted, *(other for other in COMMANDS if other not in wanted)):
         path = command.rpartition("/")[0]
         if path not in seen:
-            seen[path] = set(_children(talker, path))
+            seen[path] = set(_list_console_children(talker, path))
         if command.rpartition("/")[2] in seen[path]:
-            yield command, sorted(_children(talker, command))
+            yield command, sorted(_list_console_children(talker, command))
 
 
-def _children(talker: Client, path: str) -> Iterator[str]:
+def _list_console_children(talker: Client, path: str) -> Iterator[str]:
     where: Sentence = (f"=path={','.join(path.strip('/').split('/'))}",) if path.strip("/") else ()
     try:
         # claim: switch.console-inspect

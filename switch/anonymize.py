@@ -42,7 +42,7 @@ class Mask:
 
     def __init__(self, macs: Iterable[str], serials: Iterable[str]) -> None:
         self._known: dict[str, dict[str, str]] = defaultdict(dict)
-        for mac, new in _renumbered({mac.upper() for mac in macs}).items():
+        for mac, new in _renumber_macs({mac.upper() for mac in macs}).items():
             self._known["MAC address"][mac] = new
         self._serials = [serial for serial in dict.fromkeys(serials) if serial]
         for serial in self._serials:
@@ -90,7 +90,11 @@ class Mask:
         if "serial" in name:
             return self._known["serial number"].get(value, value)
         if name in _PLACE:
-            return value if value in ("manual", _PLACE[name]) else self._constant("time zone", value, _PLACE[name])
+            return (
+                value
+                if value in ("manual", _PLACE[name])
+                else self._replace_by_constant("time zone", value, _PLACE[name])
+            )
         if name not in FIELDS and PRIVATE.fullmatch(name):
             # A script stays valid for the unit: a comment.
             return self._token_of("text", value, "# text-{}" if name in _SCRIPTS else "text-{}") if value else value
@@ -144,7 +148,7 @@ class Mask:
             known[text] = form.format(len(known) + 1)
         return known[text]
 
-    def _constant(self, kind: str, text: str, new: str) -> str:
+    def _replace_by_constant(self, kind: str, text: str, new: str) -> str:
         return self._known[kind].setdefault(text, new)
 
 
@@ -180,7 +184,7 @@ def _stand_in(address: IPv4Address | IPv6Address, length: int, number: int) -> s
     return str(IPv4Address(int(IPv4Address("198.18.0.0")) + (number << (32 - length)) % (1 << 17)))
 
 
-def _renumbered(macs: Iterable[str]) -> dict[str, str]:
+def _renumber_macs(macs: Iterable[str]) -> dict[str, str]:
     """Replace MAC addresses: the vendor's half stays, which shows the type of the device; the rest is numbered again.
     Neighbours stay neighbours, since it matters whether a unit's addresses are consecutive. Addresses of no vendor
     (private or constructed) lose all of it.

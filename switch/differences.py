@@ -77,14 +77,17 @@ def switch_differences(switch: Switch, reading: SwitchReading, plan: ChangePlan)
         *(SwitchDifference(DifferenceKind.DIFFERS, text) for text in lanes(switch, reading, cages)),
         *(SwitchDifference(DifferenceKind.DIFFERS, text) for change in rows for text in describe_differences(change)),
         *(SwitchDifference(DifferenceKind.FAULT, text) for text in (*plan.upgrades, *plan.faults)),
-        *(SwitchDifference(DifferenceKind.UNMANAGED, _undeclared(found.menu, found.row)) for found in plan.unmanaged),
+        *(
+            SwitchDifference(DifferenceKind.UNMANAGED, _describe_undeclared_row(found.menu, found.row))
+            for found in plan.unmanaged
+        ),
     )
 
 
 def describe_differences(change: RowChange) -> Iterator[str]:
     """Yield actual and desired values of a row, one line for each difference; at least one."""
     if change.removes:
-        yield _undeclared(change.menu.path, change.row)
+        yield _describe_undeclared_row(change.menu.path, change.row)
     elif change.menu in _WORDS:
         yield from _WORDS[change.menu](change)
     elif change.adds:
@@ -93,7 +96,7 @@ def describe_differences(change: RowChange) -> Iterator[str]:
         yield from _field_lines(change, change.fields)
 
 
-def _undeclared(path: str, row: str) -> str:
+def _describe_undeclared_row(path: str, row: str) -> str:
     return f"{LABELS.get(path, path)} {row} is not in rack.yaml"
 
 
@@ -111,12 +114,12 @@ def _field_lines(change: RowChange, fields: Iterable[FieldChange]) -> Iterator[s
     for field in fields:
         found, wanted = _found_value(change.menu, field), _wanted_value(change.menu, field)
         if field.name == "disabled":
-            yield f"{_row_label(change)} is {_switched(found)}, wanted {_switched(wanted)}"
+            yield f"{_row_label(change)} is {_describe_disabled_flag(found)}, wanted {_describe_disabled_flag(wanted)}"
         else:
             yield f"{_row_label(change)}: {field.name} is {found}, wanted {wanted}"
 
 
-def _switched(disabled: str) -> str:
+def _describe_disabled_flag(disabled: str) -> str:
     return {"yes": "off", "no": "on"}.get(disabled, disabled)
 
 

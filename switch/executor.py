@@ -50,12 +50,12 @@ def execute(
         known = {ref: ref.resolve() for ref in secrets_of(transaction.todo)}
         for step in transaction.steps():
             show(step)
-            _take(step, line, known)
+            _perform_step(step, line, known)
     except FAULTS as fault:
-        words = f"{_named(step)}: {fault}{line.back_out()}"
+        words = f"{_name_of_step(step)}: {fault}{line.back_out()}"
         if transaction.armed_for is None:
             return TransactionOutcome(False, f"stopped at: {words}")
-        ended = _aftermath(transaction, line, timeout, released=transaction.verified(step))
+        ended = _settle_outcome(transaction, line, timeout, released=transaction.verified(step))
         # Everything is verified before the last release, so a connection that fails from then on changes no result.
         if ended.done and transaction.verified(step) and isinstance(fault, SwitchError) and not line.stopped():
             return TransactionOutcome(True, f"error after the last change, at: {words}\n{ended.text}")
@@ -87,7 +87,7 @@ def disarmed(goal: TargetState, line: SwitchConnection, names: Collection[str]) 
     return TransactionOutcome(True, f"disarmed {', '.join(names)}; the switch is as {goal.words}")
 
 
-def _named(step: Step | None) -> str:
+def _name_of_step(step: Step | None) -> str:
     match step:
         case None:
             return "beginning"
@@ -97,7 +97,7 @@ def _named(step: Step | None) -> str:
             return title
 
 
-def _take(step: Step, line: SwitchConnection, known: Mapping[SecretRef, SecretStr]) -> None:
+def _perform_step(step: Step, line: SwitchConnection, known: Mapping[SecretRef, SecretStr]) -> None:
     match step:
         case Say(sentence=sentence, secrets=secrets):
             line.talk(*sentence, *(f"={name}={known[ref].get_secret_value()}" for name, ref in secrets))
@@ -105,7 +105,7 @@ def _take(step: Step, line: SwitchConnection, known: Mapping[SecretRef, SecretSt
             step.test(line)
 
 
-def _aftermath(
+def _settle_outcome(
     transaction: Transaction, line: SwitchConnection, timeout: float, *, released: bool
 ) -> TransactionOutcome:
     """Bring the switch to its old state or verify its new one, and report which it is; done when it is the new one and
@@ -118,12 +118,12 @@ def _aftermath(
     while True:
         try:
             with line.second() as session:
-                found = _state(transaction, session, released)
+                found = _read_switch_state(transaction, session, released)
                 if found is None and not fired and not line.stopped():
                     fired = True
                     line.say("the changes that were already released are reverted by the rollback timer now")
                     session.talk(*transaction.rollback_timer.fire)
-                    found = _state(transaction, session, released)
+                    found = _read_switch_state(transaction, session, released)
                 if found:
                     disarm(session, transaction.name)
                     text, rolled_back = found
@@ -136,13 +136,14 @@ def _aftermath(
             break
         time.sleep(0.5)
     text = (
-        f"ROLLBACK NOT PROVEN: {why}. {_timer(transaction, line, fired)}. Look with --dry; on the switch's console: "
+        f"ROLLBACK NOT PROVEN: {why}. {_describe_rollback_timer(transaction, line, fired)}. "
+        "Look with --dry; on the switch's console: "
         "/safe-mode/print, /system/scheduler/print, /system/history/print"
     )
     return TransactionOutcome(False, f"{text}\n{legs.remaining('the rollback is not proven')}" if legs else text)
 
 
-def _timer(transaction: Transaction, line: SwitchConnection, fired: bool) -> str:
+def _describe_rollback_timer(transaction: Transaction, line: SwitchConnection, fired: bool) -> str:
     """Describe the expected action of the rollback timer, from its current rows."""
     name = f"the rollback timer ({transaction.name})"
     left = max(0.0, transaction.armed_for or 0.0)
@@ -160,7 +161,7 @@ def _timer(transaction: Transaction, line: SwitchConnection, fired: bool) -> str
     return f"The rollback timer ({transaction.name}) {what} and is gone: nothing acts any more by itself; {log}"
 
 
-def _state(transaction: Transaction, session: Client, released: bool) -> tuple[str, bool] | None:
+def _read_switch_state(transaction: Transaction, session: Client, released: bool) -> tuple[str, bool] | None:
     """Which of its states the switch is in, and whether that is the old one; None when it is between. CheckError while
     the lost session still holds safe mode: what reads now is about to change."""
     row = state(session)
@@ -170,10 +171,10 @@ def _state(transaction: Transaction, session: Client, released: bool) -> tuple[s
     now = goal.read(lambda sentence: session.talk(*sentence))
     if now.same(transaction.before, goal.menus):
         return "the switch is as it was before the run", True
-    missing = {place for change in goal.plan(now).changes for place in _places(change)}
+    missing = {place for change in goal.plan(now).changes for place in _list_changed_places(change)}
     if not missing:
         return f"the switch is as {goal.words}, {_why_new(transaction, now, released)}", False
-    if all(place in missing for change in transaction.todo.changes for place in _places(change, now)):
+    if all(place in missing for change in transaction.todo.changes for place in _list_changed_places(change, now)):
         if any(change.removes and change.menu is USER for change in transaction.todo.changes):
             why = "a user it removed comes back disabled, or another session changed it during the run"
             return f"nothing of this run is left on the switch, which is not wholly as before: {why}", True
@@ -190,7 +191,7 @@ def _why_new(transaction: Transaction, now: SwitchReading, released: bool) -> st
     return "although this run did not release safe mode: it ended by itself, and undid nothing"
 
 
-def _places(change: RowChange, now: SwitchReading | None = None) -> Iterator[tuple[object, ...]]:
+def _list_changed_places(change: RowChange, now: SwitchReading | None = None) -> Iterator[tuple[object, ...]]:
     """Yield the subject of a change, without the values: an added or removed row, or fields of a remaining one; with
     `now`, only fields that have a meaning in the current row.
     """

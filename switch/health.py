@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def configured_but_broken(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     """Return each problem in one line, with its fix; () = none."""
-    return (*_second_bridge(switch, reading), *_by_cpu(switch, reading), *_firmware(reading))
+    return (*_second_bridge(switch, reading), *_by_cpu(switch, reading), *_list_firmware_problems(reading))
 
 
 def _second_bridge(switch: Switch, reading: SwitchReading) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _by_cpu(switch: Switch, reading: SwitchReading) -> Iterator[str]:
             )
 
 
-def _firmware(reading: SwitchReading) -> Iterator[str]:
+def _list_firmware_problems(reading: SwitchReading) -> Iterator[str]:
     board = reading.only(ROUTERBOARD)
     current, upgrade = board.get("current-firmware"), board.get("upgrade-firmware")
     if current and upgrade and current != upgrade:

@@ -81,7 +81,7 @@ def leg_problems(rack: Rack, switch: Switch, reading: SwitchReading, todo: Chang
         if state.unknown:
             unknown.setdefault(state.unknown, []).append(str(link.leg))
         elif state.wrong:
-            wrong.append(_describe(switch, link, state.wrong))
+            wrong.append(_describe_faulty_leg(switch, link, state.wrong))
     if unknown:
         raise UnreadableError("; ".join(f"{MONITOR}: {text} ({', '.join(legs)})" for text, legs in unknown.items()))
     return tuple(wrong)
@@ -89,7 +89,9 @@ def leg_problems(rack: Rack, switch: Switch, reading: SwitchReading, todo: Chang
 
 def as_declared(rack: Rack, switch: Switch, reading: SwitchReading, todo: ChangePlan) -> list[AffectedLink]:
     """The cabled legs of cages whose lanes are set as declared."""
-    return [link for link in cabled(rack, switch, reading) if link.leg.cage not in _otherwise(switch, todo)]
+    return [
+        link for link in cabled(rack, switch, reading) if link.leg.cage not in _cages_with_other_settings(switch, todo)
+    ]
 
 
 def forwarded(
@@ -109,7 +111,7 @@ def forwarded(
     return tuple(faults), found.note
 
 
-def _otherwise(switch: Switch, todo: ChangePlan) -> set[str]:
+def _cages_with_other_settings(switch: Switch, todo: ChangePlan) -> set[str]:
     """The cages with a lane whose settings for the link differ."""
     lanes = {
         change.row
@@ -119,7 +121,7 @@ def _otherwise(switch: Switch, todo: ChangePlan) -> set[str]:
     return {cage for cage in switch.cages if lanes & set(lanes_of(cage))}
 
 
-def _describe(switch: Switch, link: AffectedLink, wrong: str) -> str:
+def _describe_faulty_leg(switch: Switch, link: AffectedLink, wrong: str) -> str:
     leg = link.leg
     speed = speed_of(switch, leg.cage) or "negotiated"
     return (

@@ -167,10 +167,10 @@ def miscabled(rack: Rack, leg: Leg, port: Port, found: Mapping[str, list[str]], 
             yield f"{_node_text(rack, port)} is on {place}, where rack.yaml has no node; it should be on leg {leg}"
             continue
         there = f"{_node_text(rack, port)} is on {place}, where {_node_text(rack, other)} should be"
-        yield f"{there}; {_whereabouts(rack, leg, other, where)}"
+        yield f"{there}; {_describe_heard_interfaces(rack, leg, other, where)}"
 
 
-def _whereabouts(rack: Rack, leg: Leg, other: Port, where: Where) -> str:
+def _describe_heard_interfaces(rack: Rack, leg: Leg, other: Port, where: Where) -> str:
     places = where(other)
     heard = [interface for interface in places or {} if interface]
     if not heard:

@@ -61,12 +61,12 @@ class PasswordRotation:
         if self.new.make():
             self.say(f"made a password: {self.new}")
         row = reading.by_key(USER)[(self.switch.user,)]
-        session.line.talk(*_sentence(row[".id"], self.new))
+        session.line.talk(*_password_sentence(row[".id"], self.new))
         try:
             self._prove_login(pinned, self.new).line.close()
         except SwitchError as fault:
             # This session was there before and is still let write; another one could not be had.
-            session.line.revert(*_sentence(row[".id"], old))
+            session.line.revert(*_password_sentence(row[".id"], old))
             raise CheckError(f"the new password does not let us in ({fault}); the old one is set again") from None
         self.say(f"{self.switch.user} has the password of {self.new}, proven by a new login")
 
@@ -78,6 +78,6 @@ class PasswordRotation:
         return session
 
 
-def _sentence(row: str, password: Password) -> Sentence:
+def _password_sentence(row: str, password: Password) -> Sentence:
     """Gives the user in this row a password."""
     return (f"{USER.path}/set", f"=.id={row}", f"=password={password.ref.resolve().get_secret_value()}")

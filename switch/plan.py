@@ -36,7 +36,7 @@ def plan(rack: Rack, switch: Switch, reading: SwitchReading) -> ChangePlan:
     version = reading.only(RESOURCE)["version"]
     found = ChangePlan(
         todo,
-        tuple(_unmanaged(wanted, reading)),
+        tuple(_list_unmanaged_rows(wanted, reading)),
         faults=configured_but_broken(switch, reading),
         notices=release_notes(switch, version),
         armed=armed_timers(reading),
@@ -75,7 +75,7 @@ def _share_changes(share: MenuDesired, reading: SwitchReading) -> Iterator[RowCh
     yield from diff(share.menu, share.rows, rows)
 
 
-def _unmanaged(wanted: tuple[ChangeGroup, ...], reading: SwitchReading) -> Iterator[UnmanagedRow]:
+def _list_unmanaged_rows(wanted: tuple[ChangeGroup, ...], reading: SwitchReading) -> Iterator[UnmanagedRow]:
     for share in (share for part in wanted for share in part.shares):
         if share.listed and not share.purge:
             kept = (*(want.key for want in share.rows), *share.spared)

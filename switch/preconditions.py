@@ -39,13 +39,15 @@ def blockers(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     if wrong:
         return wrong
     return tuple(
-        reason for reason in (_interfaces(switch, reading), _wrong_bridge(switch, reading), *mlag(reading)) if reason
+        reason
+        for reason in (_check_interfaces(switch, reading), _wrong_bridge(switch, reading), *mlag(reading))
+        if reason
     )
 
 
 def wrong_unit(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     """The reasons that lie in the unit itself: it is another one, or one this project may not change at all."""
-    unit = (_release(reading), _wrong_driver(switch, reading))
+    unit = (_check_release(reading), _wrong_driver(switch, reading))
     return (*wrong_device(switch, reading), *(reason for reason in unit if reason))
 
 
@@ -143,7 +145,7 @@ def _wrong_serial(switch: Switch, reading: SwitchReading) -> str | None:
     return f"the device has serial number {found or '(none)'}; the rack file means {switch.serial}"
 
 
-def _release(reading: SwitchReading) -> str | None:
+def _check_release(reading: SwitchReading) -> str | None:
     text = reading.only(RESOURCE).get("version", "")
     found = release(text)
     if found is None:
@@ -168,7 +170,7 @@ def _wrong_driver(switch: Switch, reading: SwitchReading) -> str | None:
     return None
 
 
-def _interfaces(switch: Switch, reading: SwitchReading) -> str | None:
+def _check_interfaces(switch: Switch, reading: SwitchReading) -> str | None:
     missing = [name for cage in switch.cages for name in lanes_of(cage) if name not in reading.ethernet]
     return f"the device has no interface {', '.join(missing)}, of a declared cage" if missing else None
 

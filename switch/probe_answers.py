@@ -75,7 +75,7 @@ def _illegal_pair_answer(document: Document) -> Answer:
     return f"no such pair is set; whether one would be refused {NOT_ASKED}", []
 
 
-def _companions(document: Document) -> Answer:
+def _answer_companion_lanes(document: Document) -> Answer:
     ports = _port_rows(document)
     found = []
     for cage in _cage_names(document):
@@ -142,19 +142,19 @@ def _not_asked(_document: Document) -> Answer:
     return NOT_ASKED, []
 
 
-def _disabled(document: Document) -> Answer:
+def _answer_disabled_lanes(document: Document) -> Answer:
     off = [_lane_answer(document, name) for name, row in _port_rows(document).items() if _is_on(row, "disabled")]
     return (f"{NOT_ASKED}; lanes that are disabled now are in the evidence" if off else NOT_ASKED), off
 
 
 QUESTIONS: tuple[tuple[str, Callable[[Document], Answer]], ...] = (
     ("1 Does set refuse illegal pairs of lane and speed, or take them and stay down?", _illegal_pair_answer),
-    ("2 What does monitor print on companion lanes, and is running false there?", _companions),
+    ("2 What does monitor print on companion lanes, and is running false there?", _answer_companion_lanes),
     ("3 How are egress-rate-queueN, max-l2mtu and rates read back?", _forms_answer),
     ("4 Is fec91 at 100G-baseCR2 RS(544,514), and does the adapter need 100G_2X forced?", _fec_answer),
     ("5 Which .ids do the ports have?", _ids_answer),
     ("6 Which ports are members of the bridge from the factory?", _members_answer),
     ("7 Do the QoS menus exist as documented in this release?", _qos_answer),
     ("8 Do all ports bounce when l2mtu is written with the value it has?", _not_asked),
-    ("9 Does disabling a companion lane break its leg?", _disabled),
+    ("9 Does disabling a companion lane break its leg?", _answer_disabled_lanes),
 )

@@ -52,7 +52,7 @@ class Stage:
     effect: Callable[[Changes, tuple[AffectedLink, ...]], str] = lambda _changes, _links: "disturbs nothing"
 
 
-def _bridging(changes: Changes, links: tuple[AffectedLink, ...]) -> str:
+def _describe_bridge_disturbance(changes: Changes, links: tuple[AffectedLink, ...]) -> str:
     ports = [change.row for change in changes if change.menu is BRIDGE_PORT]
     if ports:
         behind = nodes(link for link in links if link.name in ports)
@@ -62,7 +62,7 @@ def _bridging(changes: Changes, links: tuple[AffectedLink, ...]) -> str:
     return "changes which VLANs pass" if any(change.menu is BRIDGE_VLAN for change in changes) else "disturbs nothing"
 
 
-def _queueing(changes: Changes, _links: tuple[AffectedLink, ...]) -> str:
+def _describe_queue_disturbance(changes: Changes, _links: tuple[AffectedLink, ...]) -> str:
     # MikroTik manual, 'Quality of Service': altering queues or buffers halts traffic for a moment.
     if any(change.menu in (QUEUE, SETTINGS) for change in changes):
         return "halts traffic of all ports for a moment"
@@ -70,7 +70,7 @@ def _queueing(changes: Changes, _links: tuple[AffectedLink, ...]) -> str:
     return f"changes how {ports} port{'s' if ports != 1 else ''} queue" if ports else "disturbs nothing"
 
 
-def _services(changes: Changes, _links: tuple[AffectedLink, ...]) -> str:
+def _describe_service_changes(changes: Changes, _links: tuple[AffectedLink, ...]) -> str:
     ways = {"opens": "no", "closes": "yes"}
     by_way = {
         way: [change.row for change in changes if ("disabled", off) in change.values] for way, off in ways.items()
@@ -79,13 +79,13 @@ def _services(changes: Changes, _links: tuple[AffectedLink, ...]) -> str:
 
 
 STAGES = (
-    Stage("bridge, its VLANs and ports", (BRIDGE, BRIDGE_VLAN, BRIDGE_PORT), _bridging),
-    Stage("traffic classes", (PROFILE, QUEUE, PFC, SETTINGS, QOS_PORT), _queueing),
+    Stage("bridge, its VLANs and ports", (BRIDGE, BRIDGE_VLAN, BRIDGE_PORT), _describe_bridge_disturbance),
+    Stage("traffic classes", (PROFILE, QUEUE, PFC, SETTINGS, QOS_PORT), _describe_queue_disturbance),
     Stage("identity, time and names", (IDENTITY, CLOCK, NTP_CLIENT, DNS)),
     Stage("neighbour discovery", (DISCOVERY,)),
     Stage("log", (LOG_ACTION, LOGGING)),
     Stage("SNMP", (COMMUNITY, SNMP)),
     Stage("users", (GROUP, USER)),
-    Stage("services", (SERVICE, MAC_TELNET, MAC_WINBOX, MAC_PING, BANDWIDTH_SERVER), _services),
+    Stage("services", (SERVICE, MAC_TELNET, MAC_WINBOX, MAC_PING, BANDWIDTH_SERVER), _describe_service_changes),
 )
 """Every menu that a backup holds is in one of them, but the interfaces, which go before all of these."""

@@ -105,7 +105,7 @@ class BackupTarget:
         """Order the batches: filtering before its VLANs exist would lock us out, so it is switched off first and on
         last.
         """
-        filtering = tuple(_filtering(found[BRIDGE].changes)) if BRIDGE in found else ()
+        filtering = tuple(_list_filtering_changes(found[BRIDGE].changes)) if BRIDGE in found else ()
         off = tuple(change for change in filtering if ("vlan-filtering", "no") in change.values)
         yield ChangeBatch("VLAN filtering off", "all VLANs pass", off)
         grouped = {
@@ -171,13 +171,13 @@ def _renamed_bridge(found: dict[Menu, RestoreDiff]) -> Iterator[str]:
 
 def _stage_batch(stage: Stage, found: dict[Menu, RestoreDiff], links: tuple[AffectedLink, ...]) -> ChangeBatch:
     menus = [menu for menu in stage.menus if menu in found]
-    written = [c for menu in menus for c in _unfiltered(found[menu].changes) if not c.removes]
+    written = [c for menu in menus for c in _remove_filtering_changes(found[menu].changes) if not c.removes]
     removed = [c for menu in reversed(menus) for c in found[menu].changes if c.removes]
     changes = (*written, *removed)
     return ChangeBatch(stage.title, stage.effect(changes, links) if changes else "", changes)
 
 
-def _filtering(changes: tuple[RowChange, ...]) -> Iterator[RowChange]:
+def _list_filtering_changes(changes: tuple[RowChange, ...]) -> Iterator[RowChange]:
     """Yield the filtering changes of existing bridges. An added bridge has no port yet and gets its
     filtering at once.
     """
@@ -187,7 +187,7 @@ def _filtering(changes: tuple[RowChange, ...]) -> Iterator[RowChange]:
             yield replace(change, fields=fields)
 
 
-def _unfiltered(changes: tuple[RowChange, ...]) -> Iterator[RowChange]:
+def _remove_filtering_changes(changes: tuple[RowChange, ...]) -> Iterator[RowChange]:
     for change in changes:
         if change.menu is not BRIDGE or change.adds or change.removes:
             yield change

@@ -114,7 +114,7 @@ class Transaction:
     def recovery(self, stopped: Callable[[], str]) -> LegRecovery | None:
         """What is to be done about the legs once this transaction is rolled back; None when none restarted that had a
         link before. `stopped`: returns why nothing may be written, if so."""
-        lanes = self._restarted(change for batch in self._begun for change in batch.changes)
+        lanes = self._list_restarted_legs(change for batch in self._begun for change in batch.changes)
         rates = {lane: self._rates[lane] for lane in lanes if lane in self._rates}
         if not rates:
             return None
@@ -131,10 +131,10 @@ class Transaction:
         if self.keep:
             yield Check("keeping a backup", self.keep)
         yield Check("disarming what earlier runs left", disarm_others)
-        yield Check("arming the rollback timer", self._arm)
-        if self._restarted(self.todo.changes):
-            yield Check("looking which legs have a link", self._look)
-        yield Check("waiting until the rollback timer has run", self._counted)
+        yield Check("arming the rollback timer", self._arm_rollback_timer)
+        if self._list_restarted_legs(self.todo.changes):
+            yield Check("looking which legs have a link", self._read_link_rates)
+        yield Check("waiting until the rollback timer has run", self._wait_for_schedule)
         portions = self.todo.portions(self.most)
         for number, portion in enumerate(portions):
             later = tuple(change for batches in portions[number + 1 :] for batch in batches for change in batch.changes)
@@ -142,10 +142,10 @@ class Transaction:
             yield Check("looking whether safe mode is free", free)
             yield Say("taking safe mode", TAKE)
             yield Check("looking whether safe mode is ours", held)
-            yield Check("looking whether the switch is still as planned for", self._left(now + later))
+            yield Check("looking whether the switch is still as planned for", self._expect_left_changes(now + later))
             for batch in portion:
-                yield from self._batch(batch)
-            yield Check("reading everything back", self._left(later))
+                yield from self._list_batch_steps(batch)
+            yield Check("reading everything back", self._expect_left_changes(later))
             yield Check("logging in again", reachable)
             yield Check("looking whether there is time left", self._in_time)
             yield Check("looking whether safe mode is still ours", held)
@@ -155,19 +155,19 @@ class Transaction:
             yield release
         last = (
             Check("logging in again after the release", reachable),
-            Check("reading everything back after the release", self._left(())),
+            Check("reading everything back after the release", self._expect_left_changes(())),
             Check("disarming the rollback timer", lambda line: disarm(line, self.name)),
         )
         self._verified.extend(last)
         yield from last
 
-    def _restarted(self, changes: Iterable[RowChange]) -> tuple[str, ...]:
+    def _list_restarted_legs(self, changes: Iterable[RowChange]) -> tuple[str, ...]:
         return restarted(self.goal.switch.hardware, changes, self.before)
 
-    def _look(self, line: SwitchConnection) -> None:
-        self._rates.update(linked(line, self.before, self._restarted(self.todo.changes)))
+    def _read_link_rates(self, line: SwitchConnection) -> None:
+        self._rates.update(linked(line, self.before, self._list_restarted_legs(self.todo.changes)))
 
-    def _arm(self, line: SwitchConnection) -> None:
+    def _arm_rollback_timer(self, line: SwitchConnection) -> None:
         uptime = _seconds_up(line.talk(*RESOURCE.sentence()))
         if uptime is None:
             raise CheckError("the switch does not report its uptime, which sets the rollback timer")
@@ -182,15 +182,15 @@ class Transaction:
         if [script.get("invalid", "false") for script in scripts] not in (["false"], ["no"]):
             raise CheckError(f"the switch cannot read the script of the rollback timer ({self.name})")
 
-    def _counted(self, line: SwitchConnection) -> None:
+    def _wait_for_schedule(self, line: SwitchConnection) -> None:
         """Wait until the schedule has run: one that never does undoes nothing."""
         until = time.monotonic() + PROOF_SECONDS
-        while not any(_count(row) for row in line.talk(*self.rollback_timer.question)):
+        while not any(_parse_run_count(row) for row in line.talk(*self.rollback_timer.question)):
             if time.monotonic() >= until:
                 raise CheckError(self.rollback_timer.not_run)
             time.sleep(PROOF_POLL_SECONDS)
 
-    def _batch(self, batch: ChangeBatch) -> Iterator[Step]:
+    def _list_batch_steps(self, batch: ChangeBatch) -> Iterator[Step]:
         self._begun.append(batch)
         for write in writes(batch.changes, self.before.release):
             yield Say(write.title, write.sentence, write.secrets)
@@ -198,10 +198,10 @@ class Transaction:
             title = f"waiting for links after {batch.title}"
             yield Check(title, lambda line: wait_for_links(line, batch.settles, self.settle, self.witness))
         if batch.rebinds:
-            yield from _rebind(batch.rebinds)
+            yield from _list_rebind_steps(batch.rebinds)
         yield Check("looking whether safe mode is still ours", held)
 
-    def _left(self, changes: tuple[RowChange, ...]) -> Callable[[SwitchConnection], None]:
+    def _expect_left_changes(self, changes: tuple[RowChange, ...]) -> Callable[[SwitchConnection], None]:
         def test(line: SwitchConnection) -> None:
             found = self.goal.plan(self.goal.read(lambda sentence: line.talk(*sentence))).changes
             if found != changes:
@@ -217,7 +217,7 @@ class Transaction:
             raise CheckError(f"the rollback timer on the switch acts in {left:.0f} s, too soon to verify the changes")
 
 
-def _rebind(ports: tuple[str, ...]) -> Iterator[Step]:
+def _list_rebind_steps(ports: tuple[str, ...]) -> Iterator[Step]:
     """After a link has trained again, its port may be forwarded by the CPU, which only the counters show."""
     off, on = rebind(ports)
     title = f"binding {len(ports)} bridge ports to the chip again"
@@ -234,7 +234,7 @@ def _seconds_up(rows: Sequence[Row]) -> float | None:
         return None
 
 
-def _count(row: Row) -> int:
+def _parse_run_count(row: Row) -> int:
     """Return how often a schedule has run since the unit started; 0 when it does not say so."""
     count = row.get("run-count", "")
     return int(count) if count.isdecimal() else 0

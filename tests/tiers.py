@@ -32,10 +32,10 @@ def part_of(nodeid: str) -> int:
 
 def selected(item: pytest.Item, commits: int) -> bool:
     """Return whether the run of a tree with so many commits has this soak test."""
-    return all(_chosen(item.nodeid, marker.kwargs, commits) for marker in item.iter_markers("soak"))
+    return all(_is_chosen(item.nodeid, marker.kwargs, commits) for marker in item.iter_markers("soak"))
 
 
-def _chosen(nodeid: str, options: Mapping[str, Any], commits: int) -> bool:
+def _is_chosen(nodeid: str, options: Mapping[str, Any], commits: int) -> bool:
     if "turn" in options:
         return bool(options["turn"] == commits % TURNS)
     in_a_tenth = options.get("sampled", True) and not nodeid.startswith(LAB)

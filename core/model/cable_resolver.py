@@ -73,13 +73,13 @@ class _CableResolver:
             elif name in self.nodes:
                 found = self._to_node(port, end, name, place)
             else:
-                found = self._nowhere(name)
+                found = self._describe_unknown_host(name)
             if found:
                 self.problems.append(RuleViolation(("nodes", port.node, "ports", port.number), *found))
         self.cables.sort(key=lambda cable: (self.rank[cable.a.node], cable.a.number))
         return Cabling(self.cables), self.problems
 
-    def _nowhere(self, name: str) -> tuple[str, str]:
+    def _describe_unknown_host(self, name: str) -> tuple[str, str]:
         known = [*self.switches, *self.nodes, *self.unread]
         near = get_close_matches(name, known, 1)
         return (

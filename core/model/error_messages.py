@@ -21,7 +21,8 @@ def problems(error: ValidationError, root: type[BaseModel], spelling: Mapping[Pa
     misspelled = {
         (*path[:-1], near)
         for detail, path in found
-        if detail["type"] == "extra_forbidden" and (near := _near_key(path, _declared(root, path, key=False)[0]))
+        if detail["type"] == "extra_forbidden"
+        and (near := _near_key(path, _find_declaration(root, path, key=False)[0]))
     }
     for detail, path in found:
         if detail["type"] != "missing" or path not in misspelled:
@@ -32,7 +33,7 @@ def _path_in_file(location: Path, root: type[BaseModel]) -> Path:
     """`location` without what pydantic adds and the file does not hold: `[key]`, and the branch of a tagged union."""
     path: Path = ()
     for step in location[:-1] if location[-1] == "[key]" else location:
-        field = _declared(root, path, key=False)[1] if path else None
+        field = _find_declaration(root, path, key=False)[1] if path else None
         if field is None or str(step) not in _branch_names(field):
             path = (*path, step)
     if path[-1] == "name" and path[-3] in NAMED:
@@ -54,13 +55,13 @@ def _problem_and_remedy(
     detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Mapping[Path, str]
 ) -> tuple[str, str]:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    owner, field, annotation = _declared(root, path, key=detail["loc"][-1] == "[key]")
-    example = _example(field)
+    owner, field, annotation = _find_declaration(root, path, key=detail["loc"][-1] == "[key]")
+    example = _example_of_field(field)
     like = f", like {example}" if example else ""
     if kind == "missing":
         return "is missing", f"write {path[-1]}: {example or '...'}"
     if kind in ("extra_forbidden", "invalid_key"):
-        return _unknown(path, owner)
+        return _describe_unknown_key(path, owner)
     if holds_secret(path):
         text = "this"
     elif isinstance(value, dict | list | tuple):
@@ -100,7 +101,7 @@ def _explain_scalar(kind: str, value: object, text: str, example: str, *, quoted
     return f"{text} is not a whole number", f"write one{f', like {example}' if example else ''}"
 
 
-def _unknown(path: Path, owner: type[BaseModel] | None) -> tuple[str, str]:
+def _describe_unknown_key(path: Path, owner: type[BaseModel] | None) -> tuple[str, str]:
     near = _near_key(path, owner)
     return "unknown key", f"did you mean {near}?" if near else f"known keys are {', '.join(_known_keys(path, owner))}"
 
@@ -122,7 +123,7 @@ def _explain_choice(annotation: Any, text: str) -> tuple[str, str]:
     return f"{text} is not known", f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
 
 
-def _example(field: FieldInfo | None) -> str:
+def _example_of_field(field: FieldInfo | None) -> str:
     if field is None:
         return ""
     if field.examples:
@@ -132,7 +133,9 @@ def _example(field: FieldInfo | None) -> str:
     return str(field.default) if isinstance(field.default, int | str) else ""
 
 
-def _declared(root: type[BaseModel], path: Path, *, key: bool) -> tuple[type[BaseModel] | None, FieldInfo | None, Any]:
+def _find_declaration(
+    root: type[BaseModel], path: Path, *, key: bool
+) -> tuple[type[BaseModel] | None, FieldInfo | None, Any]:
     """The class whose key ends the path, that key's field, and the bare type of the value there.
 
     Class and field are None where the keys are the user's own, and in lists. `key`: the type of that key instead.

@@ -215,7 +215,7 @@ End = Annotated[
 _ADDRESS = "10.77.0.11"
 
 
-def _address(value: object) -> IPv4Address:
+def _parse_host_address(value: object) -> IPv4Address:
     if isinstance(value, IPv4Address):
         return value
     try:
@@ -231,7 +231,7 @@ def _address(value: object) -> IPv4Address:
     return address
 
 
-Address = Annotated[IPv4Address, BeforeValidator(_address)]
+Address = Annotated[IPv4Address, BeforeValidator(_parse_host_address)]
 """The management address of one machine; loopback is allowed, a machine under test may answer there."""
 
 
@@ -282,7 +282,7 @@ NonEmptyList = AfterValidator(_require_entries)
 
 def _syslog_target(value: object) -> object:
     try:
-        return value if value == "head" else _address(value)
+        return value if value == "head" else _parse_host_address(value)
     except PydanticCustomError:
         right = "write head for the first node, or an address like 10.77.0.1"
         raise invalid("{value} is not the address of one machine", right) from None
@@ -292,7 +292,7 @@ Syslog = Annotated[Literal["head"] | IPv4Address, BeforeValidator(_syslog_target
 """Log host: the first node of the rack ("head"), or the machine with this address."""
 
 
-def _fingerprint(text: str) -> str:
+def _parse_fingerprint(text: str) -> str:
     digits = text.replace(":", "").lower()
     paired = re.fullmatch(r"[0-9a-f]{64}|[0-9a-f]{2}(:[0-9a-f]{2}){31}", text.lower())
     if not paired:
@@ -303,7 +303,7 @@ def _fingerprint(text: str) -> str:
     return digits
 
 
-Fingerprint = Annotated[StrictStr, AfterValidator(_fingerprint)]
+Fingerprint = Annotated[StrictStr, AfterValidator(_parse_fingerprint)]
 """A SHA-256 fingerprint, held as 64 lower-case hex digits."""
 
 _SIZE = re.compile(r"([1-9][0-9]{0,6})([MG])")
@@ -319,7 +319,7 @@ def size(smallest: int, largest: int, what: str, unfit: str, example: str) -> Be
         if not found:
             raise invalid(f"{{value}} is not {what}", f"write a whole number of M or G, like {example}")
         if not smallest <= mebibytes(text) <= largest:
-            raise invalid(f"{{value}} {unfit}", f"write {_written(smallest)} to {_written(largest)}")
+            raise invalid(f"{{value}} {unfit}", f"write {_format_mebibytes(smallest)} to {_format_mebibytes(largest)}")
         return text
 
     return BeforeValidator(check)
@@ -333,14 +333,14 @@ def mebibytes(text: str) -> int:
     return int(found[1]) * (1024 if found[2] == "G" else 1)
 
 
-def _written(mebibytes: int) -> str:
+def _format_mebibytes(mebibytes: int) -> str:
     return f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"
 
 
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([smh])")
 
 
-def _duration(value: object) -> str:
+def _parse_duration(value: object) -> str:
     text = value if isinstance(value, str) else ""
     if not _DURATION.fullmatch(text):
         raise invalid("{value} is not a duration", "write a whole number of s, m or h, like 30s")
@@ -360,7 +360,7 @@ def seconds(text: str) -> int:
     return int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
-Duration = Annotated[str, BeforeValidator(_duration)]
+Duration = Annotated[str, BeforeValidator(_parse_duration)]
 """A time of 1 s to 24 h, as a text with its unit: s, m or h."""
 
 MemorySize = Annotated[str, size(1024, gb10.MEMORY_MIB, "an amount of memory", "does not fit a GB10 node", "100G")]

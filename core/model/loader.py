@@ -43,7 +43,7 @@ def default_path() -> Path:
         return DEFAULT
     if not _path_exists(DEFAULT):
         return IN_CLONE
-    if _content(DEFAULT) != _content(IN_CLONE):
+    if _read_content(DEFAULT) != _read_content(IN_CLONE):
         right = f"name one of them: RACK={DEFAULT} or RACK={IN_CLONE}"
         raise ConfigError([ConfigProblem(str(DEFAULT), None, "", f"differs from {IN_CLONE}", right)])
     return DEFAULT
@@ -76,7 +76,7 @@ def _path_exists(path: Path) -> bool:
         return False
 
 
-def _content(path: Path) -> bytes | Path:
+def _read_content(path: Path) -> bytes | Path:
     """What is in a file. Without it the path stands for a file that cannot be read, which equals no other."""
     try:
         return regular_file.read_bytes(path, _LARGEST)
@@ -125,8 +125,10 @@ def load_text(text: str, name: str) -> Rack:
     rack: Rack | None = None
     locked: tuple[ConfigProblem, ...] = ()
     if document.whole:
-        records, locked = _records(document, Path(name).absolute())
-        rack, problems = _validate(document, Path(name).absolute(), {problem.path for _, problem in found}, records)
+        records, locked = _read_lock_records(document, Path(name).absolute())
+        rack, problems = _validate_document(
+            document, Path(name).absolute(), {problem.path for _, problem in found}, records
+        )
         found += [(document.line(problem.path), problem) for problem in problems]
     if found or locked or rack is None:
         raise ConfigError([*_problems_at_lines(name, found), *locked])
@@ -144,7 +146,7 @@ class _Recorded:
     roles: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _records(document: yaml_reader.YamlDocument, path: Path) -> tuple[_Recorded, tuple[ConfigProblem, ...]]:
+def _read_lock_records(document: yaml_reader.YamlDocument, path: Path) -> tuple[_Recorded, tuple[ConfigProblem, ...]]:
     """Return what the lock file has, and its problems; it is not read for a rack file without a section that needs
     it."""
     data = document.data if isinstance(document.data, dict) else {}
@@ -188,7 +190,7 @@ def _read_text(name: str) -> str:
         raise ConfigError([ConfigProblem(name, line, "", "is not UTF-8 text", "save the file as UTF-8")]) from None
 
 
-def _validate(
+def _validate_document(
     document: yaml_reader.YamlDocument, path: Path, faulty: set[Place], recorded: _Recorded
 ) -> tuple[Rack | None, list[RuleViolation]]:
     """The rack if its sections are sound, and every problem in and between them but those at `faulty`."""

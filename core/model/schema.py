@@ -207,10 +207,10 @@ class Rack(RackMachines):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The class of a loaded rack is made at run time, so pickle cannot find it by its name.
-        return _restored, (self.__getstate__(),)
+        return _restore_rack, (self.__getstate__(),)
 
 
-def _restored(state: dict[Any, Any]) -> Rack:
+def _restore_rack(state: dict[Any, Any]) -> Rack:
     model = rack_model()
     rack = model.__new__(model)
     rack.__setstate__(state)
@@ -224,7 +224,7 @@ def rack_model() -> type[Rack]:
     sections: dict[str, Any] = {}
     for role in sorted(roles(), key=lambda role: role.gate):
         if role.options:
-            sections[role.key] = _section(role.options, opt_in=role.opt_in)
+            sections[role.key] = _section_field(role.options, opt_in=role.opt_in)
     if taken := [key for key in sections if hasattr(Rack, key) or key in Rack.model_fields]:
         raise TypeError(f"{', '.join(taken)}: a role with options cannot be called like a part of every rack")
     choice: Any = Literal[tuple(role.key for role in roles() if role.can_be_left)]
@@ -238,7 +238,7 @@ def rack_model() -> type[Rack]:
     return made
 
 
-def _section(model: type[Section], *, opt_in: bool) -> tuple[Any, Any]:
+def _section_field(model: type[Section], *, opt_in: bool) -> tuple[Any, Any]:
     """The type of a role's section, and its default."""
     return (Annotated[model | None, NotEmpty], None) if opt_in else (model, model())
 

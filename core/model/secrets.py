@@ -64,11 +64,11 @@ class SecretRef(BaseModel):
             raw = os.environb.get(self.env.encode())
             if raw is None:
                 raise SecretError(f"{self} is not set; export it before the run")
-            text = _decoded(raw, str(self))
+            text = _decode_password(raw, str(self))
         elif self.file is not None:
-            text = _decoded(_read_private(self.file, str(self)), str(self))
+            text = _decode_password(_read_private(self.file, str(self)), str(self))
         else:
-            text = _decoded(_command_output(self.command or (), str(self)), str(self))
+            text = _decode_password(_command_output(self.command or (), str(self)), str(self))
         text = text.removesuffix("\n").removesuffix("\r")
         if not text:
             raise SecretError(f"{self} holds nothing; put the password there")
@@ -79,7 +79,7 @@ class SecretRef(BaseModel):
 # Below, no SecretError is raised while handling an error that carries the secret's bytes.
 
 
-def _decoded(raw: bytes, reference: str) -> str:
+def _decode_password(raw: bytes, reference: str) -> str:
     if len(raw) > _LONGEST:
         raise SecretError(f"{reference} gives more than {_LONGEST} bytes; that is not a password")
     with suppress(UnicodeDecodeError):

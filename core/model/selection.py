@@ -76,7 +76,7 @@ def select_nodes(rack: Rack, patterns: Iterable[str], option: str) -> tuple[str,
     """
     found = set[str]()
     for pattern in patterns:
-        matches = _matches(rack, pattern) & set(rack.nodes)
+        matches = _match_hosts(rack, pattern) & set(rack.nodes)
         if not matches:
             known = ", ".join(rack.nodes)
             raise SelectionError(f"{option} {pattern}: not a node of the rack; there are {known}".lstrip())
@@ -96,14 +96,14 @@ def select_named(rack: Rack, patterns: Iterable[str], option: str) -> tuple[str,
 def _matching_names(rack: Rack, patterns: Iterable[str], option: str) -> set[str]:
     found = set[str]()
     for pattern in patterns:
-        matches = _matches(rack, pattern)
+        matches = _match_hosts(rack, pattern)
         if not matches:
             raise SelectionError(f"{option} {pattern}: {_no_match(rack, pattern)}".lstrip())
         found |= matches
     return found
 
 
-def _matches(rack: Rack, pattern: str) -> set[str]:
+def _match_hosts(rack: Rack, pattern: str) -> set[str]:
     groups = dict(zip(GROUPS, (set(rack.nodes), set(rack.switches)), strict=True))
     spoken = {name: name for name in (*rack.nodes, *rack.switches)}
     spoken |= {f"@routeros/{name}": name for name in rack.switches}

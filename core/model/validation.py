@@ -24,7 +24,7 @@ def check(partial: PartialRack) -> Iterator[RuleViolation]:
     """Yield every broken rule of the partial."""
     yield from _name_violations(partial)
     yield from _user_violations(partial)
-    yield from _addresses(partial)
+    yield from _check_addresses(partial)
     yield from _loopback_violations(partial)
     yield from _mtu_violations(partial)
     yield from _image_violations(partial)
@@ -36,7 +36,7 @@ def check(partial: PartialRack) -> Iterator[RuleViolation]:
     if fabric:
         if partial.complete and not problems:  # else the cables, which decide on the default, are not known
             fabric = addressing.sourced(fabric, cabling)
-        yield from _networks(partial, fabric, written=fabric is partial.fabric)
+        yield from _check_networks(partial, fabric, written=fabric is partial.fabric)
         yield from _host_violations(partial, fabric)
         yield from _vlan_violations(partial, fabric)
     if partial.complete and not problems:
@@ -76,7 +76,7 @@ def _user_violations(partial: PartialRack) -> Iterator[RuleViolation]:
         )
 
 
-def _managed(partial: PartialRack) -> Iterator[tuple[Path, str, IPv4Address]]:
+def _list_management_addresses(partial: PartialRack) -> Iterator[tuple[Path, str, IPv4Address]]:
     """Yield each management address with its path in the file and its host."""
     for name, node in partial.nodes.items():
         if node.address != NOWHERE:
@@ -86,9 +86,9 @@ def _managed(partial: PartialRack) -> Iterator[tuple[Path, str, IPv4Address]]:
             yield ("switches", name, "address"), name, switch.address
 
 
-def _addresses(partial: PartialRack) -> Iterator[RuleViolation]:
+def _check_addresses(partial: PartialRack) -> Iterator[RuleViolation]:
     seen: dict[IPv4Address, str] = {}
-    for path, name, address in _managed(partial):
+    for path, name, address in _list_management_addresses(partial):
         if address in seen:
             yield RuleViolation(
                 path,
@@ -165,7 +165,7 @@ def _image_violations(partial: PartialRack) -> Iterator[RuleViolation]:
             yield RuleViolation(("images", place), f"{name} and {first} are both {local} on a node", "keep one of them")
 
 
-def _networks(partial: PartialRack, fabric: Fabric, *, written: bool) -> Iterator[RuleViolation]:
+def _check_networks(partial: PartialRack, fabric: Fabric, *, written: bool) -> Iterator[RuleViolation]:
     named: list[tuple[Path, IPv4Network]] = [
         (("fabric", "subnets", place), subnet) for place, subnet in enumerate(fabric.subnets or ())
     ]
@@ -183,7 +183,7 @@ def _networks(partial: PartialRack, fabric: Fabric, *, written: bool) -> Iterato
     if fabric.pool is not None:
         named.append((("fabric", "pool"), fabric.pool))
     for path, subnet in named:
-        for _, name, address in _managed(partial):
+        for _, name, address in _list_management_addresses(partial):
             if address in subnet:
                 what = f"{subnet} contains {address}, the address of {name}"
                 if written:
@@ -205,7 +205,7 @@ def _free_networks(partial: PartialRack, key: object) -> str:
     """Return what may be written at `fabric.subnets` or `fabric.pool` so that no management address is in it."""
     if key == "pool":
         return "write another private network, like pool: 10.200.0.0/20"
-    managed = [address for _, _, address in _managed(partial)]
+    managed = [address for _, _, address in _list_management_addresses(partial)]
     free = [net for net in addressing.candidates() if not any(address in net for address in managed)]
     return f"write two others, like subnets: [{free[0]}, {free[1]}]"
 
@@ -262,7 +262,7 @@ def _uncabled_violations(partial: PartialRack, cabling: Cabling) -> Iterator[Rul
 
 def _fabric_violations(partial: PartialRack, fabric: Fabric, cabling: Cabling) -> Iterator[RuleViolation]:
     if any(isinstance(cable.b, Leg) for cable in cabling.cables):
-        yield from _switched(partial, fabric, cabling)
+        yield from _check_switched_fabric(partial, fabric, cabling)
     elif fabric.vlans is not None:
         yield RuleViolation(
             ("fabric", "vlans"),
@@ -294,7 +294,7 @@ def _fabric_violations(partial: PartialRack, fabric: Fabric, cabling: Cabling) -
             )
 
 
-def _switched(partial: PartialRack, fabric: Fabric, cabling: Cabling) -> Iterator[RuleViolation]:
+def _check_switched_fabric(partial: PartialRack, fabric: Fabric, cabling: Cabling) -> Iterator[RuleViolation]:
     """Behind a switch all nodes share the subnets; a second cable of a node would join them again."""
     if fabric.pool is not None:
         yield RuleViolation(

@@ -43,13 +43,13 @@ class FileSnapshot:
 
     def changed(self, place: Place, value: Scalar) -> FileSnapshot:
         """Return the snapshot with another value at `place`, and write nothing. Raises ConfigError as `put` does."""
-        return FileSnapshot(self.path, self._changed(place, value))
+        return FileSnapshot(self.path, self._replace_value(place, value))
 
     def with_value(self, place: Place, value: Scalar) -> FileSnapshot:
         """Return the snapshot with a value at `place`, which is replaced or added, and write nothing. Raises
         ConfigError as `put` and `with_entries` do.
         """
-        node: Node | None = self._compose(self.data.decode())
+        node: Node | None = self._compose_nodes(self.data.decode())
         for key in place:
             node = _child_node(node, key) if node else None
         if node is not None:
@@ -66,15 +66,15 @@ class FileSnapshot:
         Raises ConfigError, with the line, when there is no such value, when it is no single word, or when the
         file is not what it was.
         """
-        return self.write(self._changed(place, value))
+        return self.write(self._replace_value(place, value))
 
     def write(self, changed: bytes) -> FileSnapshot:
         """Replace the whole file as `put` does, and give the new snapshot. Raises ConfigError."""
-        with _readable(self.path):
+        with _raise_config_error(self.path):
             target = self.path.resolve(strict=True)
             now = regular_file.read_bytes(target)
             if now != self.data:
-                self._meanwhile(now)
+                self._refuse_changed_file(now)
             if changed != now:
                 self._write_file(target, changed)
         return FileSnapshot(self.path, changed)
@@ -85,7 +85,7 @@ class FileSnapshot:
         or when the file has a form that takes no further lines.
         """
         text = self.data.decode()
-        node = self._compose(text)
+        node = self._compose_nodes(text)
         if node is None:
             raise self._edit_error(None, (), "is empty", "write it with sparkrack init")
         before = yaml_reader.parse(text).data
@@ -95,7 +95,7 @@ class FileSnapshot:
         for at, lines in sorted(added, key=lambda one: one[0], reverse=True):
             new = new[:at] + lines + new[at:]
         after = yaml_reader.parse(new)
-        if after.problems or after.data != _merged(before, yaml_reader.parse(_block(entries, 0)).data):
+        if after.problems or after.data != _merge_entries(before, yaml_reader.parse(_format_block(entries, 0)).data):
             raise self._edit_error(None, (), "takes no further entries as it is written", "add them by hand")
         return FileSnapshot(self.path, new.encode())
 
@@ -104,7 +104,7 @@ class FileSnapshot:
     ) -> None:
         """Append what to insert at which character, for the entries of a mapping."""
         if absent := {key: value for key, value in entries.items() if _child_node(node, key) is None}:
-            self._insert(node, absent, place, added)
+            self._insert_entries(node, absent, place, added)
         for key, value in entries.items():
             below, at = _child_node(node, key), (*place, key)
             if below is None:
@@ -113,13 +113,13 @@ class FileSnapshot:
                 self._collect_entries(below, data[key], value, at, added)
             elif isinstance(value, list) and isinstance(below, SequenceNode):
                 if missing := [one for one in value if one not in data[key]]:
-                    self._insert(below, missing, at, added)
+                    self._insert_entries(below, missing, at, added)
             elif data[key] != value:
                 raise self._edit_error(
                     below.start_mark.line + 1, at, "is there with another value", "rename or remove one of the two"
                 )
 
-    def _insert(self, node: Node, value: Any, place: Place, added: list[tuple[int, str]]) -> None:
+    def _insert_entries(self, node: Node, value: Any, place: Place, added: list[tuple[int, str]]) -> None:
         first = node.value[0] if isinstance(node.value, list) and node.value else None
         start = first[0].start_mark if isinstance(first, tuple) else first.start_mark if first else None
         if start is None or getattr(node, "flow_style", None):
@@ -127,14 +127,14 @@ class FileSnapshot:
             raise self._edit_error(line, place, "takes no further lines as it is written", "write it as a block")
         if not place:  # at the end of the file
             text = self.data.decode()
-            added.append((len(text), ("" if text.endswith("\n") else "\n") + _block(value, 0)))
+            added.append((len(text), ("" if text.endswith("\n") else "\n") + _format_block(value, 0)))
             return
         begin = start.index - start.column
         # An item of a list begins behind its hyphen.
         column = start.column if isinstance(node, MappingNode) else node.start_mark.column
-        added.append((begin, _block(value, column)))
+        added.append((begin, _format_block(value, column)))
 
-    def _compose(self, text: str) -> Node | None:
+    def _compose_nodes(self, text: str) -> Node | None:
         """Return the nodes of the file, None of an empty one. Raises ConfigError."""
         try:
             found: Node | None = YAML(typ="base", pure=True).compose(text)
@@ -142,11 +142,11 @@ class FileSnapshot:
             raise self._edit_error(None, (), "is not sound YAML", "see the output of sparkrack check") from None
         return found
 
-    def _changed(self, place: Place, value: Scalar) -> bytes:
+    def _replace_value(self, place: Place, value: Scalar) -> bytes:
         text = self.data.decode()
         node = self._find_scalar(text, place)
         start, end = node.start_mark.index, node.end_mark.index
-        new = text[:start] + _spelled(node, value) + text[end:]
+        new = text[:start] + _format_scalar(node, value) + text[end:]
         # Checked against a second reading: nothing else may mean anything else now.
         before, after = yaml_reader.parse(text), yaml_reader.parse(new)
         _set_value(before.data, place, value)
@@ -157,7 +157,7 @@ class FileSnapshot:
         return new.encode()
 
     def _find_scalar(self, text: str, place: Place) -> ScalarNode:
-        node, line = self._compose(text), 1
+        node, line = self._compose_nodes(text), 1
         for depth, key in enumerate(place):
             below = _child_node(node, key) if node else None
             if below is None:
@@ -167,7 +167,7 @@ class FileSnapshot:
             raise self._edit_error(line, place, "is not a value on one line", "write it as one word")
         return node
 
-    def _meanwhile(self, now: bytes) -> None:
+    def _refuse_changed_file(self, now: bytes) -> None:
         pairs = zip_longest(self.data.splitlines(keepends=True), now.splitlines(keepends=True))
         line = next(number for number, (old, new) in enumerate(pairs, start=1) if old != new)
         raise self._edit_error(line, (), "was changed by another program during this run", _AGAIN)
@@ -197,7 +197,7 @@ class FileSnapshot:
         return ConfigError([ConfigProblem(str(self.path), line, format_path(place), what, right)])
 
 
-def _block(value: Any, column: int) -> str:
+def _format_block(value: Any, column: int) -> str:
     """Return a value as lines of YAML that begin at a column."""
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = False, False  # type: ignore[assignment]
@@ -207,9 +207,9 @@ def _block(value: Any, column: int) -> str:
     return "".join(f"{' ' * column}{line}" for line in lines.getvalue().splitlines(keepends=True))
 
 
-def _merged(before: Any, entries: Any) -> Any:
+def _merge_entries(before: Any, entries: Any) -> Any:
     if isinstance(before, dict) and isinstance(entries, dict):
-        same = {key: _merged(before[key], value) if key in before else value for key, value in entries.items()}
+        same = {key: _merge_entries(before[key], value) if key in before else value for key, value in entries.items()}
         return {**before, **same}
     if isinstance(before, list) and isinstance(entries, list):
         return [*(one for one in entries if one not in before), *before]
@@ -219,7 +219,7 @@ def _merged(before: Any, entries: Any) -> Any:
 def snapshot(path: str | os.PathLike[str]) -> FileSnapshot:
     """The file as it is now. Raises ConfigError when it cannot be read."""
     found = Path(path)
-    with _readable(found):
+    with _raise_config_error(found):
         data = regular_file.read_bytes(found)
     try:
         data.decode()
@@ -231,7 +231,7 @@ def snapshot(path: str | os.PathLike[str]) -> FileSnapshot:
 
 
 @contextmanager
-def _readable(path: Path) -> Iterator[None]:
+def _raise_config_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -253,7 +253,7 @@ def _key_value(node: Node) -> Any:
     return yaml_reader.plain(node.value) if isinstance(node, ScalarNode) and node.style is None else node.value
 
 
-def _spelled(node: ScalarNode, value: Scalar) -> str:
+def _format_scalar(node: ScalarNode, value: Scalar) -> str:
     """`value` as YAML has it, a text in the quotes that were there, or in such as it needs."""
     if not isinstance(value, str):
         return json.dumps(value)

@@ -229,13 +229,13 @@ class _Reader:
         value = plain(event.value) if bare else event.value
         top = self.open[-1] if self.open else None
         if top and isinstance(top.value, dict) and top.key is _NO_KEY:
-            self._decorated(event, top.path, line)
+            self._refuse_anchor_and_tag(event, top.path, line)
             self._read_key(top, value, event.value, line)
             return True
         path = self._next_path(line)
         if path is None:
             return False
-        self._decorated(event, path, line)
+        self._refuse_anchor_and_tag(event, path, line)
         if bare and not event.value and top and isinstance(top.key, str) and ":" in top.key:
             # As in {1:spark2/1}, which YAML reads as one key without a value.
             first, _, rest = top.key.partition(":")
@@ -273,7 +273,7 @@ class _Reader:
             return False
         if len(self.open) >= _DEEPEST:
             return self.stop(line, path[:2], "is nested too deep", "no section of a rack is")
-        self._decorated(event, path, line)
+        self._refuse_anchor_and_tag(event, path, line)
         value: dict[Any, Any] | list[Any] = {} if isinstance(event, MappingStartEvent) else []
         self._put_value(value, path, line)
         self.open.append(_Open(value, path))
@@ -288,7 +288,9 @@ class _Reader:
         self._put_value(None, path, line)
         return True
 
-    def _decorated(self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, path: Path, line: int) -> None:
+    def _refuse_anchor_and_tag(
+        self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, path: Path, line: int
+    ) -> None:
         if event.anchor is not None:
             self.note(line, path, "has an anchor (&), which a rack file does not know", "remove it")
         if event.tag is not None:

@@ -16,13 +16,13 @@ RUN_ROLES = "run_roles"
 
 def is_plain_pyinfra() -> bool:
     """Whether pyinfra itself was started, and no verb of `sparkrack` that selects roles and holds the run lock."""
-    return _selected() is None
+    return _selected_roles() is None
 
 
 def runs(key: str) -> bool:
     """Whether this run evaluates a role on this host: the host is a machine of the role's kind, the rack file does not
     leave the role alone, and --only, where it is given, names it. Raises KeyError for an unknown role."""
-    data, role, selected = _current_host().data, role_named(key), _selected()
+    data, role, selected = _current_host().data, role_named(key), _selected_roles()
     if selected is None:
         selected = run_roles(data.rack)
     return key in selected and data.get(role.machine) is not None
@@ -53,7 +53,7 @@ def _import_roles(name: str) -> None:
             role.module(name)
 
 
-def _selected() -> frozenset[str] | None:
+def _selected_roles() -> frozenset[str] | None:
     """The roles that a verb of `sparkrack` has selected for this host. What --data of pyinfra sets is a text."""
     selected = _current_host().data.get(RUN_ROLES)
     return selected if isinstance(selected, frozenset) else None

@@ -99,7 +99,7 @@ def read(host: Host, role: str) -> HostReading:
         if role not in cache.readings and not cache.fault:
             to_run = {role: _registered[role]} if cache.changed else _registered
             reading, cache.fault = _ask_node(
-                host, [_without(one, cache.constant) for one in to_run.values()], cache.constant
+                host, [_remove_known_commands(one, cache.constant) for one in to_run.values()], cache.constant
             )
         # Raised here, without its cause: a connection that an error's traceback refers to is not closed.
         if cache.fault:
@@ -141,7 +141,7 @@ def _ask_node(host: Host, probes: list[Probe], constant: Mapping[str, bytes | No
     return HostReading({**constant, **reading.found}, {}, requested_at, time.time()), "; ".join(faults[:3]) + more
 
 
-def _without(probe: Probe, constant: Mapping[str, bytes | None]) -> Probe:
+def _remove_known_commands(probe: Probe, constant: Mapping[str, bytes | None]) -> Probe:
     """Return the probe without the commands whose answers are known."""
     known = probe.constant & constant.keys()
     commands = {key: text for key, text in probe.commands.items() if key not in known}
@@ -168,12 +168,12 @@ def invalidate(host: Host) -> None:
 
 def script(probes: list[Probe]) -> str:
     """Return the script that asks the questions of all these probes."""
-    return protocol.script(*_questions(probes))
+    return protocol.script(*_merge_questions(probes))
 
 
 def parse(probes: list[Probe], lines: list[str]) -> HostReading:
     """Parse the answers in the output of the script; a missing or garbled answer is unknown."""
-    commands, files = _questions(probes)
+    commands, files = _merge_questions(probes)
     try:
         reading = protocol.parse(lines, commands, files).reading
     except protocol.IncompleteAnswerError:
@@ -183,6 +183,6 @@ def parse(probes: list[Probe], lines: list[str]) -> HostReading:
     return HostReading(reading.found, reading.unknown)
 
 
-def _questions(probes: list[Probe]) -> tuple[dict[str, str], dict[str, None]]:
+def _merge_questions(probes: list[Probe]) -> tuple[dict[str, str], dict[str, None]]:
     commands = {name: text for probe in probes for name, text in probe.commands.items()}
     return commands, dict.fromkeys(path for probe in probes for path in probe.files)

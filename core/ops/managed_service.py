@@ -136,7 +136,7 @@ class ManagedService:
         """
         outdated = any(now.units[unit].reload for unit in (*self.units, *self.starts))
         new = outdated or now.pending or bool(now.files or now.overrides or install.commands or also.commands)
-        restarts = self._restarts(now, also, install, reasons or {}, reload_reasons or {})
+        restarts = self._plan_restarts(now, also, install, reasons or {}, reload_reasons or {})
         masked = [unit for unit in self.units if now.units[unit].masked]
         disabled = [unit for unit in self.units if not (self.static or now.units[unit].enabled)]
         if not (new or restarts or masked or disabled):
@@ -147,7 +147,7 @@ class ManagedService:
             *self._file_events(now, install, also),
             *acted(Action.UNMASK, *masked),
             *acted(Action.ENABLE, *disabled),
-            *(self._unread() if reload and not (by_systemd or restarts) else ()),
+            *(self._plan_daemon_reload() if reload and not (by_systemd or restarts) else ()),
             *restarts,
         )
         marked = bool(self.mark) and new
@@ -156,7 +156,7 @@ class ManagedService:
             *self._start_steps(restarts, new=new),
             *([f"rm -f {self.mark}"] if marked else []),
         ]
-        commands = (*self._write(now, install, marked=marked), *also.commands)
+        commands = (*self._write_files(now, install, marked=marked), *also.commands)
         return ServiceChanges(events, (*commands, *([sudo_script("; ".join(steps))] if steps else [])))
 
     def _file_events(self, now: ServiceState, install: ServiceChanges, also: ServiceChanges) -> Iterator[Event]:
@@ -170,7 +170,7 @@ class ManagedService:
         """Yield the shell text that starts units, restarts them, or has them read their files again."""
         if restarts and self.prepare:
             yield self.prepare
-        yield from map(self._command, restarts)
+        yield from map(self._command_for_event, restarts)
         if restarts and self.after:
             yield self.after
         if new or restarts:
@@ -198,7 +198,7 @@ class ManagedService:
             (*self.set_mark(), *aside, sudo_script("; ".join(steps))),
         )
 
-    def _restarts(
+    def _plan_restarts(
         self,
         now: ServiceState,
         also: ServiceChanges,
@@ -209,13 +209,13 @@ class ManagedService:
         """Return what each unit does that does not go on as it is."""
         found = []
         for unit in self.units:
-            event = self._restart(unit, now, also, install, reasons.get(unit))
+            event = self._plan_restart(unit, now, also, install, reasons.get(unit))
             if event is None and (why := reload_reasons.get(unit)):
                 event = _restart_event(unit, Action.RELOAD, why)
             found += [event] if event else []
         return found
 
-    def _restart(
+    def _plan_restart(
         self, unit: str, now: ServiceState, also: ServiceChanges, install: ServiceChanges, reason: Reason | None
     ) -> Event | None:
         state = now.units[unit]
@@ -224,7 +224,7 @@ class ManagedService:
         if not (state.settled or (self.waits and state.running)):
             action = Action.RESTART if state.running else Action.START
             return _restart_event(unit, action, reason)
-        changed = [file.path for file, _ in now.files if self._concerns(file.path, unit)]
+        changed = [file.path for file, _ in now.files if self._file_concerns_unit(file.path, unit)]
         unread = now.pending or state.reload or any(now.units[name].reload for name in self.starts)
         whole = any(map(_is_unit_file, changed)) or unread or bool(now.overrides or install.commands)
         read = bool(changed or also.commands)
@@ -235,12 +235,12 @@ class ManagedService:
         why = reason or (_UNREAD if unread and not read else None)
         return _restart_event(unit, Action.RELOAD if reload else Action.RESTART, why)
 
-    def _concerns(self, path: str, unit: str) -> bool:
+    def _file_concerns_unit(self, path: str, unit: str) -> bool:
         """Whether a file is one that a unit depends on: all are, but the unit files of another one."""
         owner = path.removeprefix(f"{UNITS}/").partition("/")[0].removesuffix(".d") if _is_unit_file(path) else unit
         return owner == unit or owner not in self.units
 
-    def _command(self, event: Event) -> str:
+    def _command_for_event(self, event: Event) -> str:
         if event.action is Action.RELOAD:
             # A program that ended since it was looked at cannot be reloaded.
             return self.reload or f"systemctl reload {event.subject} || systemctl restart {event.subject}"
@@ -248,11 +248,11 @@ class ManagedService:
         start = event.action is Action.START and self.reads is Reads.NOTHING
         return self.restart or f"systemctl {'start' if start else 'restart'} {event.subject}"
 
-    def _unread(self) -> tuple[Event, ...]:
+    def _plan_daemon_reload(self) -> tuple[Event, ...]:
         why = f"it has not read the files of {' '.join((*self.units, *self.starts) or self.paths)}"
         return (Event(EventKind.RESTART, subject="systemd", action=Action.RELOAD, detail=why),)
 
-    def _write(self, now: ServiceState, install: ServiceChanges, *, marked: bool) -> Iterable[StringCommand]:
+    def _write_files(self, now: ServiceState, install: ServiceChanges, *, marked: bool) -> Iterable[StringCommand]:
         files = [file for file, _ in now.files]
         first = [file for file in files if _is_first(file, install)]
         if marked:

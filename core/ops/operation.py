@@ -75,7 +75,7 @@ def managed_operation(
     def read(host: Host, /, *options: P.args, **named: P.kwargs) -> F:
         return facts(host_facts.read(host, role), *options, **named)
 
-    return _managed(read, role if one_at_a_time else "")
+    return _make_operation(read, role if one_at_a_time else "")
 
 
 def operation_on_host(
@@ -85,10 +85,10 @@ def operation_on_host(
 
     read: returns the facts; raises UnknownError or ValueError for unknown ones.
     """
-    return _managed(read, "")
+    return _make_operation(read, "")
 
 
-def _managed(
+def _make_operation(
     read: Callable[Concatenate[Host, P], F], serial: str
 ) -> Callable[[Callable[[F], Changeset]], ManagedOperation[P, F]]:
     def decorate(changeset: Callable[[F], Changeset]) -> ManagedOperation[P, F]:
@@ -99,7 +99,7 @@ def _managed(
             except (UnknownError, ValueError) as unknown:
                 yield refusals.fail_unknown(host, unknown)
                 return
-            yield from _perform(host, made, rollout(host, serial) if serial else None)
+            yield from _perform_changes(host, made, rollout(host, serial) if serial else None)
 
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
             setattr(send, name, getattr(changeset, name))
@@ -110,7 +110,7 @@ def _managed(
     return decorate
 
 
-def _perform(host: Host, changes: Changeset, progress: Rollout | None) -> Generator[PyinfraCommand, None, None]:
+def _perform_changes(host: Host, changes: Changeset, progress: Rollout | None) -> Generator[PyinfraCommand, None, None]:
     for warning in changes.warnings:
         announce.announce_warning(host, warning)
     if changes.blockers:

@@ -79,7 +79,7 @@ def run_shell_command(
         if transport is None:
             raise SSHException("SSH session not active")
         stdin = control.get("_stdin")
-        return _execute(transport, line.get_raw_value(), stdin, bool(control.get("_get_pty")), print_prefix)
+        return _execute_line(transport, line.get_raw_value(), stdin, bool(control.get("_get_pty")), print_prefix)
 
     # Not its raw value: pyinfra masks what an operation declares as a secret.
     title = logged_title(str(control.get("_stdin") or "")) or logged_title(str(command))
@@ -106,7 +106,7 @@ def connect(self: SSHConnector) -> None:
         raise
 
 
-def _execute(
+def _execute_line(
     transport: Transport, line: str, stdin: Any, pty: bool, print_prefix: str | None
 ) -> tuple[int, CommandOutput]:
     channel = transport.open_session()

@@ -49,7 +49,7 @@ def run_on_new_connection(
         client = getattr(connector, "client", None)  # pyinfra leaves it open
         if client is not None:
             client.close()
-    if others and not any(map(_accepts, others)):
+    if others and not any(map(_accepts_connection, others)):
         return False, [f"this machine is {host.name}, and reaches none of {', '.join(name for name, _ in others)}"]
     return fine, [*output.stdout_lines, *output.stderr_lines]
 
@@ -65,7 +65,7 @@ def _stays_here(connector: object) -> bool:
         return False
 
 
-def _accepts(peer: tuple[str, int]) -> bool:
+def _accepts_connection(peer: tuple[str, int]) -> bool:
     try:
         socket.create_connection(peer, PEER_SECONDS).close()
     except OSError:

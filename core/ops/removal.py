@@ -123,11 +123,11 @@ _KINDS = frozenset(
 )
 
 
-def _read(host: Host, traces: Traces) -> Found:
+def _read_traces(host: Host, traces: Traces) -> Found:
     return Found.read(host_facts.read(host, traces.key), traces)
 
 
-@operation_on_host(_read)
+@operation_on_host(_read_traces)
 def take_off(found: Found) -> Changeset:
     """Stop and remove what is ours, and bring back what was there before the first run."""
     return changeset(found)
@@ -139,13 +139,13 @@ def changeset(found: Found) -> Changeset:
     if blocks := found.names("block", ""):
         return Changeset(blockers=tuple(blocks))
     traced = _Traced.of(found)
-    warnings = tuple(_kept(found, some=bool(traced.gone or traced.units or traced.folders)))
+    warnings = tuple(_note_what_stays(found, some=bool(traced.gone or traced.units or traced.folders)))
     if not (traced.some or found.pending):
         return Changeset(warnings=warnings, in_sync_reason="nothing of it is here")
-    events = tuple(_events(found, traced)) or (
+    events = tuple(_list_events(found, traced)) or (
         Event(EventKind.CHANGE, subject=traces.role, detail="an interrupted removal is completed"),
     )
-    return Changeset(warnings=warnings, events=events, commands=tuple(_commands(found, traced)))
+    return Changeset(warnings=warnings, events=events, commands=tuple(_list_commands(found, traced)))
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class _Traced:
         return cls(
             gone,
             back,
-            dict(_edits(found)),
+            dict(_list_edits(found)),
             packages=found.names("package", "new"),
             holds=found.names("hold", "new"),
             units=found.names("unit", "now"),
@@ -191,7 +191,7 @@ class _Traced:
         return any((self.gone, self.back, self.edits, self.packages, self.holds, self.units, self.folders))
 
 
-def _events(found: Found, traced: _Traced) -> Iterator[Event]:
+def _list_events(found: Found, traced: _Traced) -> Iterator[Event]:
     yield from acted(Action.STOP, *traced.units)
     yield from file_acted(Action.REMOVE, *traced.gone, *(f"{folder}/" for folder in traced.folders))
     yield from file_acted(Action.RESTORE, *traced.back)
@@ -201,13 +201,13 @@ def _events(found: Found, traced: _Traced) -> Iterator[Event]:
     yield from acted(Action.UNHOLD, *traced.holds)
 
 
-def _commands(found: Found, traced: _Traced) -> Iterator[StringCommand]:
+def _list_commands(found: Found, traced: _Traced) -> Iterator[StringCommand]:
     mark = f"{MARKS}/{found.traces.role}"
     yield sudo_script("; ".join((f"umask 022; mkdir -p {MARKS}; : > {mark}", *_stop_and_remove(found, traced))))
-    yield from (_written(found, path, after) for path, after in traced.edits.items())
+    yield from (_restore_edited_file(found, path, after) for path, after in traced.edits.items())
     yield sudo_script("\n".join(_apply_what_is_back(found, traced)))
     if traced.packages:
-        yield _purge(traced.packages)
+        yield _purge_packages(traced.packages)
     if traced.holds:
         yield sudo_script(f"{apt.wait()}\napt-mark unhold {quote(*traced.holds)} > /dev/null")
     yield sudo_script(f"rm -f {mark}; rmdir {MARKS} {posixpath.dirname(MARKS)} 2> /dev/null || true")
@@ -239,7 +239,7 @@ def _apply_what_is_back(found: Found, traced: _Traced) -> Iterator[str]:
         yield found.traces.after
 
 
-def _edits(found: Found) -> Iterator[tuple[str, bytes]]:
+def _list_edits(found: Found) -> Iterator[tuple[str, bytes]]:
     """The edited files that are to change, each with what it is to hold."""
     for path in found.names("edited", "new", "changed") if found.is_recorded else ():
         now, before = found.reading.content(path), found.reading.content(recorded(path))
@@ -247,7 +247,7 @@ def _edits(found: Found) -> Iterator[tuple[str, bytes]]:
             yield path, after
 
 
-def _kept(found: Found, *, some: bool) -> Iterator[Event]:
+def _note_what_stays(found: Found, *, some: bool) -> Iterator[Event]:
     """What stays, and why. `some`: whether anything of ours is there."""
     for text in found.names("note", ""):
         yield Event(EventKind.NOTE, detail=text)
@@ -267,7 +267,7 @@ def _bring_back(path: str) -> str:
     )
 
 
-def _written(found: Found, path: str, after: bytes) -> StringCommand:
+def _restore_edited_file(found: Found, path: str, after: bytes) -> StringCommand:
     if after == found.reading.content(recorded(path)):
         return sudo_script(_bring_back(path))
     if not after:
@@ -294,7 +294,7 @@ def _is_read_by_systemd(path: str) -> bool:
     return path.startswith("/etc/systemd/")
 
 
-def _purge(packages: list[str]) -> StringCommand:
+def _purge_packages(packages: list[str]) -> StringCommand:
     """Remove packages with their settings, and what came with them: dependencies of them that nothing else needs."""
     known = f"{RECORD}/packages"
     return sudo_script(

@@ -142,7 +142,7 @@ def _boot_and_process() -> str:
         return ""
 
 
-def _process() -> str:
+def _describe_process() -> str:
     here, start = _boot_and_process(), born(os.getpid())
     return f"{here} {os.getpid()} {start}" if here and start else ""
 
@@ -161,11 +161,11 @@ def new_holder(what: str) -> Holder:
     except (OSError, KeyError, ImportError):  # a user without a name, as in a container
         user = str(os.getuid())
     run = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-    who = _shorten(f"{user}@{socket.gethostname()}")
-    return Holder(run, who, now.isoformat(timespec="seconds"), _shorten(what), _process(), BEAT)
+    who = _shorten_text(f"{user}@{socket.gethostname()}")
+    return Holder(run, who, now.isoformat(timespec="seconds"), _shorten_text(what), _describe_process(), BEAT)
 
 
-def _shorten(text: str) -> str:
+def _shorten_text(text: str) -> str:
     text = printable_line(text)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
@@ -175,7 +175,7 @@ def holder(text: str) -> Holder:
     try:
         values = json.loads(text)
         if isinstance(values, Mapping) and _ID.fullmatch(values["id"]):
-            words = {key: _shorten(values[key]) for key in ("id", "who", "since", "what")}
+            words = {key: _shorten_text(values[key]) for key in ("id", "who", "since", "what")}
             process, beat = values.get("process", ""), values.get("beat", 0)
             known = isinstance(process, str) and _PROCESS.fullmatch(process)
             return Holder(**words, process=process if known else "", beat=beat if beat == BEAT else 0)

@@ -19,7 +19,7 @@ in milliseconds). A network that reconnects, as NetworkManager's does for a seco
 """
 
 
-def _outdated(name: str) -> bool:
+def _is_outdated_algorithm(name: str) -> bool:
     """Return whether an algorithm depends on SHA-1, MD5 or a cipher in CBC mode."""
     return name.startswith("ssh-rsa") or name.endswith("-cbc") or "sha1" in name or "md5" in name
 
@@ -37,11 +37,11 @@ class _Modern(paramiko.Transport):
         if type_ == "keys":
             # A client with a known RSA key requests it by this name only, which also means SHA-1.
             names = tuple(dict.fromkeys(new for name in names for new in _RSA.get(name, (name,))))
-        return tuple(name for name in names if not _outdated(name))
+        return tuple(name for name in names if not _is_outdated_algorithm(name))
 
     def _verify_key(self, host_key: bytes, sig: bytes) -> None:
         algorithm = paramiko.Message(sig).get_text()
-        if _outdated(algorithm):
+        if _is_outdated_algorithm(algorithm):
             raise paramiko.SSHException(f"its host key signs with {truncate(algorithm)}, which is outdated; {_UPDATE}")
         super()._verify_key(host_key, sig)  # type: ignore[misc]
 

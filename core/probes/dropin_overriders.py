@@ -18,7 +18,7 @@ def overriders(listing: str, wanted: Mapping[str, str], own: str) -> list[str]:
     other line.
     """
     faults = []
-    for path, key, value in _settings(listing):
+    for path, key, value in _list_settings(listing):
         if _file_name(path) > _file_name(own) and key in wanted and value != wanted[key]:
             faults.append(f"{path} sets {key} = {value} and is read after {own}; remove that line or rename the file")
     return faults
@@ -37,7 +37,7 @@ def lines_of_files(listing: str, what: str) -> Iterator[tuple[str, str]]:
         yield path, text
 
 
-def _settings(listing: str) -> Iterator[tuple[str, str, str]]:
+def _list_settings(listing: str) -> Iterator[tuple[str, str, str]]:
     for path, setting in lines_of_files(listing, "drop-ins"):
         key, equals, value = setting.partition("=")
         if equals and not setting.lstrip().startswith(("#", ";")):

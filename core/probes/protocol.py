@@ -146,7 +146,7 @@ def parse(output: str | Sequence[str], commands: Iterable[str], files: Iterable[
             unknown[path] = str(error)
     for name in commands:
         try:
-            found[name] = _command(reported.get(name))
+            found[name] = _parse_command_answer(reported.get(name))
         except UnknownError as error:
             unknown[name] = str(error)
     return Answers(found, contents, unknown)
@@ -179,16 +179,16 @@ def _decode_file(reported: list[str] | None) -> bytes | None:
         case ["absent"]:
             return None
         case [content, "0"]:
-            return _decoded(content)
+            return _decode_base64(content)
         case [_, code]:
             raise UnknownError(_exit_text(code))
     raise UnknownError(NO_ANSWER)
 
 
-def _command(reported: list[str] | None) -> Answer:
+def _parse_command_answer(reported: list[str] | None) -> Answer:
     match reported:
         case [content]:
-            output, _, code = _decoded(content).rpartition(b"\n")
+            output, _, code = _decode_base64(content).rpartition(b"\n")
             if re.fullmatch(rb"[0-9]{1,3}", code):
                 return Answer(int(code), output)
             raise UnknownError(_GARBLED)
@@ -199,7 +199,7 @@ def _exit_text(code: int | str) -> str:
     return f"reading it ends with exit {code}"
 
 
-def _decoded(content: str) -> bytes:
+def _decode_base64(content: str) -> bytes:
     try:
         return base64.b64decode(content, validate=True)
     except (binascii.Error, ValueError):

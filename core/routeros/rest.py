@@ -79,7 +79,7 @@ class Rest:
         # Neither a proxy nor a netrc file of the operator's may come between, nor see the password.
         self._http.trust_env = False
         self._http.verify = False
-        self._http.auth = _authentication(user, password)
+        self._http.auth = _make_authentication(user, password)
         self._answered = False
         self._watch = Watch()
         self._http.mount("https://", _PinnedAdapter(sha256, self._watch))
@@ -114,7 +114,7 @@ class Rest:
             if self._watch.late:
                 fault = SessionError(f"no answer from {self.place} over REST: no answer in time")
             elif isinstance(broken, requests.exceptions.SSLError):
-                fault = self._insecure(str(broken))
+                fault = self._explain_tls_failure(str(broken))
             else:
                 fault = SessionError(f"no answer from {self.place} over REST: {self._fault_line(broken)}")
         else:
@@ -170,14 +170,14 @@ class Rest:
             raise SessionError(f"{self.place} answers what are not rows")
         return [visible_row(row) for row in rows]
 
-    def _insecure(self, text: str) -> SwitchError:
+    def _explain_tls_failure(self, text: str) -> SwitchError:
         shown = _DIGEST.search(text)
         if shown:
             return CertificateError(f"the switch shows certificate {shown[1]}, pinned is {self._sha256}")
         return SessionError(f"no TLS with {self.place}: does the switch's www-ssl have a certificate?")
 
 
-def _authentication(user: str, password: SecretStr) -> HTTPBasicAuth:
+def _make_authentication(user: str, password: SecretStr) -> HTTPBasicAuth:
     with contextlib.suppress(UnicodeEncodeError):
         return HTTPBasicAuth(user.encode(), password.get_secret_value().encode())
     # Raised outside of `except`: the error holds the password.

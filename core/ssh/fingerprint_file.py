@@ -29,7 +29,7 @@ def read_fingerprints(file: Path) -> Vouchers:
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
-        fingerprint = _fingerprint(words[1:])
+        fingerprint = _parse_fingerprint(words[1:])
         if fingerprint is None:
             raise HostKeyError(
                 f"{file}:{number}: {truncate(line)} is neither NODE SHA256:... nor a line of known_hosts"
@@ -39,7 +39,7 @@ def read_fingerprints(file: Path) -> Vouchers:
     return {name: frozenset(prints) for name, prints in found.items()}
 
 
-def _fingerprint(words: Sequence[str]) -> str | None:
+def _parse_fingerprint(words: Sequence[str]) -> str | None:
     if words and _FINGERPRINT.fullmatch(words[0]):
         return words[0]
     try:

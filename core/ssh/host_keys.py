@@ -147,7 +147,7 @@ def pin(file: Path, address: str, port: int, keys: Sequence[HostKey]) -> None:
     )
     if text != before:
         with _usable_file(file):
-            _replace(file, text.encode("utf-8", "surrogateescape"))
+            _replace_file(file, text.encode("utf-8", "surrogateescape"))
 
 
 def _read_file(file: Path) -> str:
@@ -190,7 +190,7 @@ def _parse_entry(file: Path, number: int, line: str) -> tuple[str, HostKey]:
         raise HostKeyError(f"{file}:{number}: {fault}") from None
 
 
-def _replace(file: Path, data: bytes) -> None:
+def _replace_file(file: Path, data: bytes) -> None:
     target = file.resolve()
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

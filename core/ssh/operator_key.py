@@ -74,11 +74,11 @@ def public_key(private: Path) -> str:
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "is not a public key"
             raise OperatorKeyError(f"{beside}: cannot be read as a public key: {why}") from None
-        return _checked(text, str(beside))
+        return _check_public_key(text, str(beside))
     if not private.is_file():
         raise OperatorKeyError(f"{private}: there is no such key; make one: ssh-keygen -t ed25519 -f {private}")
     try:
-        return _checked(_public_half(private), str(private))
+        return _check_public_key(_public_half(private), str(private))
     except _NoPublicHalfError as fault:
         why = "ssh-keygen does not give its public half"
         if fault.error:
@@ -86,7 +86,7 @@ def public_key(private: Path) -> str:
         raise OperatorKeyError(f"{private}: {why}") from None
 
 
-def _checked(text: str, where: str) -> str:
+def _check_public_key(text: str, where: str) -> str:
     """Kind and key in a line that is a public key and nothing else. Raises OperatorKeyError."""
     match = _LINE.fullmatch(text.strip())
     if not match:

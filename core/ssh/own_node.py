@@ -20,10 +20,10 @@ def own_node(shells: Mapping[str, RootShell]) -> str | None:
         here = [Path(file).read_text().strip() for file in _FILES]
     except OSError:
         return None  # not Linux
-    return next((name for name, shell in shells.items() if _ids(shell) == here), None)
+    return next((name for name, shell in shells.items() if _read_machine_ids(shell) == here), None)
 
 
-def _ids(shell: RootShell) -> list[str]:
+def _read_machine_ids(shell: RootShell) -> list[str]:
     try:
         done = shell.run(_QUESTION)
     except (OSError, UnreachableError):

@@ -71,7 +71,7 @@ def timed(host: str, question: str, title: str = "") -> Iterator[Exchange]:
     try:
         yield exchange
     except BaseException as error:
-        exchange.result = _described(error)
+        exchange.result = _describe_exception(error)
         raise
     finally:
         took = time.monotonic() - began
@@ -84,7 +84,7 @@ def timed(host: str, question: str, title: str = "") -> Iterator[Exchange]:
         )
 
 
-def _described(error: BaseException) -> str:
+def _describe_exception(error: BaseException) -> str:
     """An exception for the log: the text of a library's may repeat what was sent, such as a password."""
     ours = type(error).__module__.partition(".")[0] in ("core", "roles", "serving", "sparkrack", "switch")
     return f"{type(error).__name__}: {error}" if ours or isinstance(error, OSError) else type(error).__name__

@@ -159,7 +159,7 @@ class Event(EventData):
     @property
     def message(self) -> str:
         """The event as one sentence, without its role."""
-        return _row_text(self) if self.menu is not None else _sentence(self)
+        return _row_text(self) if self.menu is not None else _format_event(self)
 
     @property
     def labelled(self) -> str:
@@ -189,7 +189,7 @@ def file_acted(action: Action, *paths: str, detail: str | None = None) -> tuple[
     return tuple(Event(EventKind.CHANGE, path=path, action=action, detail=detail) for path in paths)
 
 
-def _sentence(event: Event) -> str:
+def _format_event(event: Event) -> str:
     about = event.subject or event.path or ""
     if event.action in (None, Action.SET):
         head = about

@@ -51,7 +51,7 @@ def probe_hashes(paths: Iterable[str]) -> str:
 
     A dangling link is not a file. The shell text ends with exit 9 when a file cannot be read.
     """
-    return f"{_existing(paths)}{_HASHES}"
+    return f"{_select_existing_files(paths)}{_HASHES}"
 
 
 def probe_trees(folder: str, name: str) -> str:
@@ -67,10 +67,10 @@ def probe_trees(folder: str, name: str) -> str:
 
 def probe_permissions(paths: Iterable[str]) -> str:
     """Return shell text that prints mode, owner and path of each existing file, for files whose content is read."""
-    return f'{_existing(paths)}stat -c "%a %U:%G %n" -- "$@"'
+    return f'{_select_existing_files(paths)}stat -c "%a %U:%G %n" -- "$@"'
 
 
-def _existing(paths: Iterable[str]) -> str:
+def _select_existing_files(paths: Iterable[str]) -> str:
     return f'set --; for f in {" ".join(paths)}; do [ ! -e "$f" ] || set -- "$@" "$f"; done; [ $# -gt 0 ] || exit 0; '
 
 

@@ -33,10 +33,10 @@ def map_processes(work: Callable[..., Result], calls: Sequence[tuple[Any, ...]],
         initializer=signal.signal,
         initargs=(signal.SIGINT, signal.SIG_IGN),
     )
-    with _handled(signal.SIGTERM, signal.default_int_handler), pool:
+    with _signal_handler_set(signal.SIGTERM, signal.default_int_handler), pool:
         try:
             # Ctrl-C reaches every process of the terminal, and each would print where it was.
-            with _handled(signal.SIGINT, signal.SIG_IGN):
+            with _signal_handler_set(signal.SIGINT, signal.SIG_IGN):
                 futures = [_submit_call(pool, work, call) for call in calls]
             return [_future_result(future) for future in futures]
         except BaseException:
@@ -62,7 +62,7 @@ def _future_result(future: Future[Result] | None) -> Result | None:
 
 
 @contextmanager
-def _handled(number: signal.Signals, handler: Any) -> Iterator[None]:
+def _signal_handler_set(number: signal.Signals, handler: Any) -> Iterator[None]:
     """Set a signal handler for the block; a no-op outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield

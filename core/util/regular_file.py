@@ -35,12 +35,12 @@ def read_bytes(path: str | os.PathLike[str], limit: int | None = None) -> bytes:
     except OSError as error:
         # A socket cannot be opened, which the kernel reports as a missing device.
         if error.errno == errno.ENXIO:
-            raise _refused(path, Path(path).stat().st_mode) from None
+            raise _irregular_file_error(path, Path(path).stat().st_mode) from None
         raise
     try:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
-            raise _refused(path, mode)
+            raise _irregular_file_error(path, mode)
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read() if limit is None else file.read(limit)
     finally:
@@ -60,10 +60,10 @@ def describe_file_type(path: Path) -> str:
         mode = path.stat().st_mode
     except OSError:
         return ""  # the reader reports it
-    return "" if stat.S_ISREG(mode) else _refused(path, mode).strerror or ""
+    return "" if stat.S_ISREG(mode) else _irregular_file_error(path, mode).strerror or ""
 
 
-def _refused(path: str | os.PathLike[str], mode: int) -> OSError:
+def _irregular_file_error(path: str | os.PathLike[str], mode: int) -> OSError:
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     return NotRegularError(errno.EINVAL, _KINDS.get(stat.S_IFMT(mode), "is not a regular file"), os.fspath(path))

@@ -20,13 +20,13 @@ class FabricUse:
     @contextmanager
     def shared(self) -> Iterator[None]:
         """During the block other sessions may use the fabric, and none has it alone."""
-        with self._locked(fcntl.LOCK_SH):
+        with self._hold_fabric_lock(fcntl.LOCK_SH):
             yield
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """During the block no other session measures over the fabric."""
-        with self._locked(fcntl.LOCK_EX):
+        with self._hold_fabric_lock(fcntl.LOCK_EX):
             yield
 
     def record(self, value: Bandwidth) -> None:
@@ -43,7 +43,7 @@ class FabricUse:
         return tuple(map(Bandwidth.model_validate_json, file.read_text(encoding="utf-8").splitlines()))
 
     @contextmanager
-    def _locked(self, how: int) -> Iterator[None]:
+    def _hold_fabric_lock(self, how: int) -> Iterator[None]:
         if self._folder is None:
             yield
             return

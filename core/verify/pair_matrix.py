@@ -57,14 +57,14 @@ def pair_matrices(report: Report) -> tuple[PairMatrix, ...]:
         reach = [value for value in report.reach if value.half == half]
         alone = [value for value in report.bandwidth if value.halves == (half,)]
         if reach or alone:
-            made.append(_build_matrix(f"Half {half}: {_devices(reach, alone)}", senders, receivers, reach, alone))
+            made.append(_build_matrix(f"Half {half}: {_list_devices(reach, alone)}", senders, receivers, reach, alone))
     both = [value for value in report.bandwidth if len(value.halves) > 1]
     if both:
         made.append(_build_matrix("Both halves at once", senders, receivers, [], both))
     return tuple(made)
 
 
-def _devices(reach: Sequence[Reachability], bandwidth: Sequence[Bandwidth]) -> str:
+def _list_devices(reach: Sequence[Reachability], bandwidth: Sequence[Bandwidth]) -> str:
     names = [value.sender_device for value in reach] or [value.sender_devices[0] for value in bandwidth]
     return ", ".join(dict.fromkeys(names))
 
@@ -82,12 +82,12 @@ def _build_matrix(
         for receiver in receivers:
             pairs = [value for value in reach if (value.sender, value.receiver) == (sender, receiver)]
             flows = [value for value in bandwidth if (value.sender, value.receiver) == (sender, receiver)]
-            row.append(_together([*map(_reached, pairs), *map(_carries, flows)]))
+            row.append(_combine_findings([*map(_judge_reachability, pairs), *map(_judge_bandwidth, flows)]))
         rows.append(tuple(row))
     return PairMatrix(title, tuple(senders), tuple(receivers), tuple(rows))
 
 
-def _reached(value: Reachability) -> NodePair:
+def _judge_reachability(value: Reachability) -> NodePair:
     way = f"{value.sender_device} to {value.receiver_device}"
     if value.reached is None:
         return NodePair("unknown", "", f"{way}: could not be asked")
@@ -96,7 +96,7 @@ def _reached(value: Reachability) -> NodePair:
     return NodePair("bad", "", f"{way}: frames of {value.mtu} bytes do not arrive")
 
 
-def _carries(value: Bandwidth) -> NodePair:
+def _judge_bandwidth(value: Bandwidth) -> NodePair:
     figures = " + ".join(f"{figure:.1f}" for figure in value.gbps)
     if value.good is None:
         return NodePair("unknown", "", value.reason)
@@ -105,7 +105,7 @@ def _carries(value: Bandwidth) -> NodePair:
     return NodePair("bad", figures, f"{figures} Gbit/s, {value.verdict}: {value.reason}", value.verdict)
 
 
-def _together(found: Sequence[NodePair]) -> NodePair:
+def _combine_findings(found: Sequence[NodePair]) -> NodePair:
     """One field of several findings about the same two nodes: the worst state, and all words."""
     if not found:
         return NOTHING

@@ -153,7 +153,7 @@ class VerifyPlugin:
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test for every part of the rack that its arguments need."""
-        for name, values in self._parameters().items():
+        for name, values in self._list_parameters().items():
             if name in metafunc.fixturenames:
                 metafunc.parametrize(name, list(values.values()), ids=list(values), scope="session")
 
@@ -192,7 +192,7 @@ class VerifyPlugin:
         if report.skipped:
             self.outcomes.append(Outcome(*where, passed=False, why=self._outcome_reason(report), skipped=True))
             return
-        first, *more = self._failures(report) if report.failed else [("", False)]
+        first, *more = self._list_failures(report) if report.failed else [("", False)]
         measured = (
             tuple(map(parse_measurement, properties_named(report.user_properties, MEASURED)))
             if report.when == "call"
@@ -225,7 +225,7 @@ class VerifyPlugin:
         skipped = report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longreprtext
         return self._reasons.get((report.nodeid, report.when)) or first_line(str(skipped))
 
-    def _failures(self, report: pytest.TestReport) -> list[tuple[str, bool]]:
+    def _list_failures(self, report: pytest.TestReport) -> list[tuple[str, bool]]:
         """Why a check did not pass, and whether that is only not known: what it reported, or else how it ended."""
         faults = properties_named(report.user_properties, FAULT)
         dark = properties_named(report.user_properties, UNKNOWN)
@@ -233,7 +233,7 @@ class VerifyPlugin:
             return [*((text, False) for text in faults), *((text, True) for text in dark)]
         return [(self._outcome_reason(report), bool(properties_named(report.user_properties, ENDED)))]
 
-    def _parameters(self) -> dict[str, dict[str, object]]:
+    def _list_parameters(self) -> dict[str, dict[str, object]]:
         rack = self.rack_
         return {
             "node": {name: node for name, node in rack.nodes.items() if name in self._nodes},

@@ -119,7 +119,7 @@ def report(
         not_checked=tuple(name for name in whole if name not in {*machines, *roles}),
         cells=tuple(_build_cell(found, machine, role) for role in roles for machine in machines),
         checks=tuple(map(_check_result, found)),
-        failures=tuple(_failures(found)),
+        failures=tuple(_list_failures(found)),
         skipped=tuple(
             dict.fromkeys(Remark(role=one.role, text=printable_line(one.why)) for one in found if one.skipped)
         ),
@@ -152,7 +152,7 @@ def _check_name(one: Outcome) -> str:
     return one.check.rpartition("::")[2]
 
 
-def _failures(outcomes: Iterable[Outcome]) -> Iterable[Failure]:
+def _list_failures(outcomes: Iterable[Outcome]) -> Iterable[Failure]:
     """Yield the failures, in their order: a dead node fails a hundred checks with the same message, which is reported
     once.
 

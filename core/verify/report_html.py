@@ -100,7 +100,7 @@ class PageSection:
 def page(report: Report, drawing: Drawing, unproven: Path = UNPROVEN) -> str:
     """Render the page. `unproven`: the document that lists what only hardware can show."""
     groups = _failure_sections(report)
-    return page_template(__file__, plainly=_plainly).render(
+    return page_template(__file__, plainly=_describe_check).render(
         report=report,
         drawing=drawing,
         groups=groups,
@@ -109,7 +109,7 @@ def page(report: Report, drawing: Drawing, unproven: Path = UNPROVEN) -> str:
         cells={(cell.host, cell.role): cell for cell in report.cells},
         states=_cell_states(report.cells),
         squares=pair_matrices(report),
-        unproven=_document(unproven),
+        unproven=_render_document(unproven),
     )
 
 
@@ -144,7 +144,7 @@ def _groups_by_host(checks: Iterable[CheckResult]) -> tuple[CheckGroup, ...]:
     )
 
 
-def _plainly(check: str, machine: str) -> str:
+def _describe_check(check: str, machine: str) -> str:
     """The name of a check as words; what it is about only where that is more than the machine."""
     if check == "-":
         return "all checks"
@@ -164,7 +164,7 @@ def _cell_states(cells: tuple[Cell, ...]) -> Mapping[tuple[str, str], str]:
     return {(cell.host, cell.role): state(cell) for cell in cells}
 
 
-def _document(path: Path) -> Markup | None:
+def _render_document(path: Path) -> Markup | None:
     """A document without its title; None where the program was installed without its documents."""
     try:
         text = path.read_text(encoding="utf-8")

@@ -56,7 +56,7 @@ def run_checks(
         ]
         outcomes = []
         progress.phase("verify", names)
-        with _followed(steps, progress):
+        with _follow_steps(steps, progress):
             results = map_processes(session, calls, MAX_SESSIONS)
         for name, found in zip(names, results, strict=True):
             outcomes += (
@@ -75,7 +75,7 @@ def incomplete_outcome(machine: str, why: str) -> Outcome:
 
 
 @contextmanager
-def _followed(steps: Path, progress: ProgressObserver) -> Iterator[None]:
+def _follow_steps(steps: Path, progress: ProgressObserver) -> Iterator[None]:
     """Hand on what the sessions append to a file during the block. A file, since a session that is killed in the middle
     of a write to a shared queue would block the others."""
     steps.touch()

@@ -71,16 +71,16 @@ class LabPackage:
 def listed(text: str) -> tuple[LabPackage, ...]:
     """The packages of a list."""
     data = tomllib.loads(text)
-    found = [package for row in data["package"] for package in _versions(row, row["versions"], {})]
+    found = [package for row in data["package"] for package in _list_versions(row, row["versions"], {})]
     for group in data.get("set", []):
         for branch, versions in group["branches"].items():
             for row in group["package"]:
                 factory = {"factory": branch == group["factory"]}
-                found += _versions({**row, **factory}, versions, {"branch": branch})
+                found += _list_versions({**row, **factory}, versions, {"branch": branch})
     return tuple(found)
 
 
-def _versions(row: Mapping[str, Any], versions: list[str], words: dict[str, str]) -> Iterator[LabPackage]:
+def _list_versions(row: Mapping[str, Any], versions: list[str], words: dict[str, str]) -> Iterator[LabPackage]:
     for number, version in enumerate(versions):
         kernel = f"{version.rpartition('.')[0]}-nvidia"
         words = {**words, "version": version, "kernel": kernel}

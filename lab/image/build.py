@@ -90,7 +90,7 @@ def base(cache: Path, say: Callable[[str], None]) -> Base:
     Raises LabError with what failed; what an error or an interrupt left is deleted.
     """
     labs = make_for_caller(cache / "lab")
-    with _locked(labs, say):
+    with _hold_cache_lock(labs, say):
         _remove_unfinished(labs)
         done = labs / f"image-{recipe_hash()}"
         made = labs / f"kernel-{kernel_recipe()}"
@@ -101,12 +101,12 @@ def base(cache: Path, say: Callable[[str], None]) -> Base:
                 _remove_unfinished(labs)
                 give_to_caller(labs)
             for kind in ("kernel-", "image-"):
-                _forget(labs, kind)
+                _delete_old_builds(labs, kind)
     return Base(done, Kernel(made))
 
 
 @contextmanager
-def _locked(labs: Path, say: Callable[[str], None]) -> Iterator[None]:
+def _hold_cache_lock(labs: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of the cache: two labs that start at once build once."""
     with (labs / "lock").open("w") as lock:
         give_to_caller(labs / "lock")
@@ -137,7 +137,7 @@ def _build_both(labs: Path, done: Path, mirror: str, say: Callable[[str], None])
         built = threads.submit(kernel, labs, mirror, say)
         both: list[Future[Any]] = [built]
         if not done.exists():
-            both.append(threads.submit(_build, done, built, mirror, say))
+            both.append(threads.submit(_build_image, done, built, mirror, say))
         try:
             for future in wait(both, return_when=FIRST_EXCEPTION).done:
                 future.result()
@@ -147,14 +147,14 @@ def _build_both(labs: Path, done: Path, mirror: str, say: Callable[[str], None])
             raise
 
 
-def _forget(labs: Path, kind: str) -> None:
+def _delete_old_builds(labs: Path, kind: str) -> None:
     """Delete what was built of older recipes, and what an interrupted build left."""
     found = sorted(labs.glob(f"{kind}*"), key=lambda path: path.stat().st_mtime)
     for old in found[: -KEPT - 1]:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _build(done: Path, kernel: Future[Kernel], mirror: str, say: Callable[[str], None]) -> None:
+def _build_image(done: Path, kernel: Future[Kernel], mirror: str, say: Callable[[str], None]) -> None:
     work = done.with_name(f"{done.name}.new")
     work.mkdir()
     say("fetching the registry of the nodes' images")

@@ -34,7 +34,7 @@ class Suite:
     mirror: str
 
     @property
-    def _apt(self) -> list[str]:
+    def _apt_options(self) -> list[str]:
         options = {
             "Dir::Etc::SourceList": self.folder / "sources.list",
             "Dir::Etc::SourceParts": "/dev/null",
@@ -54,17 +54,22 @@ class Suite:
         (self.folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {self.mirror} {self.name} main\n")
         (self.folder / "status").touch()
         # Without Error-Mode apt-get ends with 0 where the mirror does not answer.
-        run(["apt-get", "-qq", *self._apt, "-oAPT::Update::Error-Mode=any", "update"], f"package lists of {self.name}")
+        run(
+            ["apt-get", "-qq", *self._apt_options, "-oAPT::Update::Error-Mode=any", "update"],
+            f"package lists of {self.name}",
+        )
 
     def names(self, prefix: str) -> list[str]:
         """The packages whose names begin so."""
-        done = run(["apt-cache", *self._apt, "pkgnames", prefix], f"packages of {self.name}")
+        done = run(["apt-cache", *self._apt_options, "pkgnames", prefix], f"packages of {self.name}")
         return sorted(done.stdout.split())
 
     def download(self, *packages: str) -> dict[str, Path]:
         """Download packages, without what they depend on. Raises LabError with what failed."""
         run(
-            ["apt-get", "-qq", *self._apt, "download", *packages], f"downloading {', '.join(packages)}", cwd=self.folder
+            ["apt-get", "-qq", *self._apt_options, "download", *packages],
+            f"downloading {', '.join(packages)}",
+            cwd=self.folder,
         )
         return {package: next(self.folder.glob(f"{package}_*.deb")) for package in packages}
 
@@ -101,7 +106,7 @@ def run(
         raise LabError(f"{what}: {command[0]} is not installed; run `make setup`")
     settled = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **(environment or {})}
     with subprocess.Popen(
-        [*_BOUND, *_namespaces(), *command],
+        [*_BOUND, *_namespace_command(), *command],
         cwd=cwd,
         env=settled,
         stdin=subprocess.DEVNULL,
@@ -136,7 +141,7 @@ def end_steps() -> None:
 
 
 @cache
-def _namespaces() -> tuple[str, ...]:
+def _namespace_command() -> tuple[str, ...]:
     """The words before a command that give it namespaces of its own, as far as this machine gives them."""
     for words in _NAMESPACES:
         if subprocess.run([*words, "true"], capture_output=True).returncode == 0:

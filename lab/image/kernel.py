@@ -89,7 +89,7 @@ def kernel(cache: Path, mirror: str, say: Callable[[str], None]) -> Kernel:
     if not done.exists():
         work = done.with_name(f"{done.name}.new")
         work.mkdir()
-        _build(work, done, mirror, say)
+        _build_kernel(work, done, mirror, say)
         work.rename(done)
     return Kernel(done)
 
@@ -102,18 +102,18 @@ def describe(cache: Path) -> str:
 
 def choose(packages: list[str]) -> str:
     """The source package to build: of SERIES, or else the newest one. Raises LabError where all are too old."""
-    found = {tuple(map(int, version.groups())): name for name in packages if (version := _version(name))}
+    found = {tuple(map(int, version.groups())): name for name in packages if (version := _parse_version(name))}
     usable = {series: name for series, name in found.items() if series >= FIRST}
     if not usable:
         raise LabError(f"{SUITE} has no linux-source of {FIRST[0]}.{FIRST[1]} or newer")
     return usable.get(SERIES) or usable[max(usable)]
 
 
-def _version(name: str) -> re.Match[str] | None:
+def _parse_version(name: str) -> re.Match[str] | None:
     return re.fullmatch(r"linux-source-(\d+)\.(\d+)", name)
 
 
-def _download(work: Path, done: Path, mirror: str, say: Callable[[str], None]) -> tuple[str, Path]:
+def _download_source(work: Path, done: Path, mirror: str, say: Callable[[str], None]) -> tuple[str, Path]:
     """Return the name of the package of the source, and its file. Raises LabError."""
     say(f"fetching the source of the nodes' kernel from {SUITE}")
     try:
@@ -129,9 +129,9 @@ def _download(work: Path, done: Path, mirror: str, say: Callable[[str], None]) -
         ) from None
 
 
-def _build(work: Path, done: Path, mirror: str, say: Callable[[str], None]) -> None:
+def _build_kernel(work: Path, done: Path, mirror: str, say: Callable[[str], None]) -> None:
     begin = time.monotonic()
-    package, file = _download(work, done, mirror, say)
+    package, file = _download_source(work, done, mirror, say)
     version = run(["dpkg-deb", "--field", str(file), "Version"], f"reading {file.name}").stdout.strip()
     say(f"unpacking {package} {version}")
     extract(file, work / "deb")

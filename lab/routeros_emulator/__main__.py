@@ -53,7 +53,7 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
         saved.forget()
     while not ended.is_set():
         config = saved.load(config).config(config)
-        device = _device(config, recorded, wires, loop, factory=factory)
+        device = _make_device(config, recorded, wires, loop, factory=factory)
         restarted = asyncio.Event()
         device.on_restart = restarted.set
         server = Server(device, faults, journal)
@@ -73,7 +73,7 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
                 await control.start(config.control)
             ready = {"plain_port": ports.plain, "tls_port": ports.tls, "www_port": ports.www, "rest_port": ports.rest}
             print(json.dumps({"ready": True, **ready}), flush=True)
-        await _first(ended, restarted)
+        await _wait_for_first(ended, restarted)
         await server.stop()
         if watch is not None:
             loop.remove_reader(watch)
@@ -91,7 +91,7 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
     journal.close()
 
 
-def _device(
+def _make_device(
     config: SwitchConfig,
     recorded: RecordedUnit | None,
     wires: LinkWiring,
@@ -108,7 +108,7 @@ def _device(
     return device
 
 
-async def _first(*events: asyncio.Event) -> None:
+async def _wait_for_first(*events: asyncio.Event) -> None:
     """Wait for one of several events."""
     waiting = [asyncio.create_task(event.wait()) for event in events]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

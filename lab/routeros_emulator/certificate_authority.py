@@ -84,7 +84,7 @@ def issue(template: Values, issuer: Identity | None) -> Identity:
 
     An RSA key of many bits takes seconds. Raises ValueError for fields that make no certificate.
     """
-    key = _key(template["key-size"])
+    key = _make_key(template["key-size"])
     subject = subject_of(template)
     now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
     builder = (
@@ -102,7 +102,7 @@ def issue(template: Values, issuer: Identity | None) -> Identity:
         x509.BasicConstraints(ca="key-cert-sign" in usages, path_length=None), critical=True
     )
     if usages & set(_USAGES):
-        builder = builder.add_extension(_usage(usages), critical=True)
+        builder = builder.add_extension(_make_key_usage(usages), critical=True)
     if extended := [oid for word, oid in _EXTENDED.items() if word in usages]:
         builder = builder.add_extension(x509.ExtendedKeyUsage(extended), critical=False)
     if names := alternatives(template.get("subject-alt-name", "")):
@@ -119,13 +119,13 @@ def subject_of(template: Values) -> x509.Name:
     return x509.Name([x509.NameAttribute(oid, template[name]) for name, oid in _NAMES.items() if template.get(name)])
 
 
-def _key(size: str) -> PrivateKey:
+def _make_key(size: str) -> PrivateKey:
     if size in CURVES:
         return ec.generate_private_key(CURVES[size]())
     return rsa.generate_private_key(public_exponent=65537, key_size=int(size))
 
 
-def _usage(words: set[str]) -> x509.KeyUsage:
+def _make_key_usage(words: set[str]) -> x509.KeyUsage:
     agreement = "key-agreement" in words
     return x509.KeyUsage(
         digital_signature="digital-signature" in words,

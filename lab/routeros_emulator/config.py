@@ -53,7 +53,7 @@ class EmulatedCable(_Model):
     tails: tuple[CableTail, ...] = ()
 
     @model_validator(mode="after")
-    def _fits(self) -> EmulatedCable:
+    def _check_lanes(self) -> EmulatedCable:
         used = Counter(lane for tail in self.tails for lane in range(tail.lane, tail.lane + tail.lanes))
         if twice := sorted(lane for lane, count in used.items() if count > 1):
             raise ValueError(f"lane {twice[0]} of {self.cage} is in two tails")
@@ -154,7 +154,7 @@ class SwitchConfig(_Model):
         return MODELS[self.model]
 
     @model_validator(mode="after")
-    def _agrees(self) -> SwitchConfig:
+    def _check_consistency(self) -> SwitchConfig:
         if self.model not in MODELS:
             raise ValueError(f"there is no model {self.model}; known are {', '.join(MODELS)}")
         for cable in self.cables:

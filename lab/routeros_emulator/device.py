@@ -93,10 +93,16 @@ class EmulatedDevice:
         self._fill_tables(menus, fill, factory=factory)
         self.neighbours = Neighbours(self.hardware)
         around = LinkEnvironment(
-            self._lanes, self._fabric, later, self.tell, self.chip.trained, self._vlans, self.clock.stamp
+            self._lanes_of_cage,
+            self._fabric_l2mtu,
+            later,
+            self.tell,
+            self.chip.trained,
+            self._vlans_of_port,
+            self.clock.stamp,
         )
         self.links = Links(self.hardware, EmulatedCabling(config.cables), wires, config.settle, around)
-        self.store.observers.append(self._changed)
+        self.store.observers.append(self._follow_action)
         self.save()
         #: Further parts to reset when the unit is restored to its start.
         self.resets: list[Callable[[], None]] = []
@@ -224,11 +230,11 @@ class EmulatedDevice:
         if self.safe_mode.holder is not client:
             return
         if self.unroll_delay > 0:
-            self._later(self.unroll_delay, lambda: self._unroll(client))
+            self._later(self.unroll_delay, lambda: self._unroll_for(client))
         else:
-            self._unroll(client)
+            self._unroll_for(client)
 
-    def _unroll(self, client: RequestClient) -> None:
+    def _unroll_for(self, client: RequestClient) -> None:
         if self.safe_mode.holder is client:
             self.safe_mode.unroll()
 
@@ -286,7 +292,7 @@ class EmulatedDevice:
             raise KeyError(default_name)
         return row
 
-    def _lanes(self, cage: str) -> list[Lane]:
+    def _lanes_of_cage(self, cage: str) -> list[Lane]:
         rows = [self.ethernet(port.name).values for port in self.hardware.by_cage[cage]]
         return [
             Lane(
@@ -298,10 +304,10 @@ class EmulatedDevice:
             for row in rows
         ]
 
-    def _vlans(self, default_name: str) -> vlans.Membership | None:
+    def _vlans_of_port(self, default_name: str) -> vlans.Membership | None:
         return vlans.membership(self, self.ethernet(default_name).values["name"])
 
-    def _fabric(self, default_name: str) -> int | None:
+    def _fabric_l2mtu(self, default_name: str) -> int | None:
         """The l2mtu of a sub-interface that is an enabled port of the offloaded bridge. Another bridge would
         go through the CPU; its ports are not wired at all here."""
         values = self.ethernet(default_name).values
@@ -310,16 +316,16 @@ class EmulatedDevice:
             return None
         return int(values["l2mtu"]) if member.values["bridge"] == self.offloaded_bridge() else None
 
-    def _changed(self, action: StoreAction) -> None:
+    def _follow_action(self, action: StoreAction) -> None:
         self.tell("system,info", f"{action.text} by {action.by}")
         for change in action.changes:
             if change.path == CERTIFICATE and change.after is None:
                 self.vault.drop(change.id)
-        self.links.restart(self._restarted(action))
+        self.links.restart(self._list_restarted_cages(action))
         self.links.reconcile()
         self.save()
 
-    def _restarted(self, action: StoreAction) -> Iterable[str]:
+    def _list_restarted_cages(self, action: StoreAction) -> Iterable[str]:
         """Cages that an action takes down (MikroTik manual: reconfiguring any lane restarts the whole cage; a
         changed l2mtu bounces every port). That writing the value a lane already has restarts it too is
         inferred."""

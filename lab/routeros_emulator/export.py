@@ -55,13 +55,13 @@ def text(device: EmulatedDevice, within: str = "", *, verbose: bool = False, sen
     for path in sorted(device.menus):
         if not f"{path}/".startswith(f"{within}/") or (not within and path.startswith(_APART)):
             continue
-        commands = list(_commands(device, device.menus[path], verbose, sensitive))
+        commands = list(_list_commands(device, device.menus[path], verbose, sensitive))
         if commands:
             lines += [path.replace("/", " ").replace(" ", "/", 1), *commands]
     return "\n".join(lines) + "\n"
 
 
-def _commands(device: EmulatedDevice, menu: EmulatedMenu, verbose: bool, sensitive: bool) -> Iterator[str]:
+def _list_commands(device: EmulatedDevice, menu: EmulatedMenu, verbose: bool, sensitive: bool) -> Iterator[str]:
     if menu.rows is not None:
         return
     factory = list(menu.factory(device)) if menu.factory is not None else []
@@ -70,16 +70,16 @@ def _commands(device: EmulatedDevice, menu: EmulatedMenu, verbose: bool, sensiti
         if shown.get("dynamic") == "true":
             continue
         added = "add" in menu.verbs and shown.get("default", shown.get("builtin")) != "true"
-        usual = _defaults(menu) | (_factory_row(menu, factory, row) if not added else {})
+        usual = _default_values(menu) | (_factory_row(menu, factory, row) if not added else {})
         shown_fields = [item for item in menu.fields if sensitive or not item.sensitive]
-        values = list(_written(device, shown_fields, row, {} if verbose else usual))
+        values = list(_list_written_fields(device, shown_fields, row, {} if verbose else usual))
         if added:
             yield " ".join(["add", *values])
         elif values:
-            yield " ".join(["set", *_name(menu, row, number), *values])
+            yield " ".join(["set", *_name_row(menu, row, number), *values])
 
 
-def _defaults(menu: EmulatedMenu) -> Values:
+def _default_values(menu: EmulatedMenu) -> Values:
     return {item.name: item.default for item in menu.fields if item.default is not None}
 
 
@@ -94,23 +94,25 @@ def _factory_row(menu: EmulatedMenu, factory: list[Values], row: EmulatedRow) ->
     return factory[place] if place < len(factory) else {}
 
 
-def _name(menu: EmulatedMenu, row: EmulatedRow, number: int) -> list[str]:
+def _name_row(menu: EmulatedMenu, row: EmulatedRow, number: int) -> list[str]:
     if menu.singleton:
         return []
     if "default-name" in row.values:
         return ["[", "find", f"default-name={row.values['default-name']}", "]"]
-    return [_quote(row.values[menu.named_by]) if menu.named_by in row.values else str(number)]
+    return [_quote_value(row.values[menu.named_by]) if menu.named_by in row.values else str(number)]
 
 
-def _written(device: EmulatedDevice, fields: list[EmulatedField], row: EmulatedRow, usual: Values) -> Iterator[str]:
+def _list_written_fields(
+    device: EmulatedDevice, fields: list[EmulatedField], row: EmulatedRow, usual: Values
+) -> Iterator[str]:
     for item in sorted(fields, key=lambda item: item.name):
         name, value = item.spelling(device.version), row.values.get(item.name)
         if name is None or item.fixed or item.secret or value is None or value == usual.get(item.name):
             continue
-        yield f"{name}={_quote(_TRUTH.get(value, value))}"
+        yield f"{name}={_quote_value(_TRUTH.get(value, value))}"
 
 
-def _quote(value: str) -> str:
+def _quote_value(value: str) -> str:
     if _BARE.fullmatch(value):
         return value
     for plain, escaped in (("\\", "\\\\"), ('"', '\\"'), ("$", "\\$"), ("\r", "\\r"), ("\n", "\\n"), ("\t", "\\t")):

@@ -26,15 +26,15 @@ class Files:
 
     def read(self, name: str) -> bytes:
         """The bytes of a file that exists."""
-        return self._path(name).read_bytes()
+        return self._path_of_file(name).read_bytes()
 
     def modified(self, name: str) -> datetime:
         """When a file was last written."""
-        return datetime.fromtimestamp(self._path(name).stat().st_mtime, UTC)
+        return datetime.fromtimestamp(self._path_of_file(name).stat().st_mtime, UTC)
 
     def write(self, name: str, data: bytes) -> None:
         """Make or replace a file that only this user may read. TrapError for a name no file can have."""
-        path = self._path(name)
+        path = self._path_of_file(name)
         if not name or len(path.name) > 255:
             raise failure("bad file name")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,13 +43,13 @@ class Files:
 
     def remove(self, name: str) -> None:
         """Delete a file that exists."""
-        self._path(name).unlink()
+        self._path_of_file(name).unlink()
 
     def clear(self) -> None:
         """Delete all files: the unit is reset."""
         for name in self.names():
             self.remove(name)
 
-    def _path(self, name: str) -> Path:
+    def _path_of_file(self, name: str) -> Path:
         # Quoted whole, a name is never a path of this machine: no slash and no leading dot is left in it.
         return self._folder / quote(name, safe="").replace(".", "%2E")

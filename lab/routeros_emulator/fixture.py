@@ -69,22 +69,22 @@ class RecordedUnit:
         """Return a configuration for this unit: its identity, and cables where the configuration has none. Clients on
         this machine are accepted, regardless of the limits of the unit's own services.
         """
-        board = self._only(_BOARD)
+        board = self._only_row(_BOARD)
         facts: dict[str, Any] = {
             "version": self.version,
             "model": self.hardware.board,
             "serial": board.get("serial-number"),
             "firmware": board.get("current-firmware"),
-            "identity": self._only(_IDENTITY).get("name"),
+            "identity": self._only_row(_IDENTITY).get("name"),
             "packages": tuple(row["name"] for row in self.tables.get(_PACKAGE, ()) if "name" in row) or None,
-            "cables": tuple(self._cables()) if not config.cables else None,
+            "cables": tuple(self._list_cables()) if not config.cables else None,
             "let_in": (*config.let_in, IPv4Network("127.0.0.0/8")),
         }
         return config.model_copy(update={name: value for name, value in facts.items() if value is not None})
 
     def menus(self, menus: Sequence[EmulatedMenu]) -> list[EmulatedMenu]:
         """The menus that the unit has, with its own facts in place of the emulator's."""
-        return [self._menu(menu) for menu in menus if menu.path not in self.refused]
+        return [self._replay_menu(menu) for menu in menus if menu.path not in self.refused]
 
     def fill(self, store: Store) -> None:
         """Put the recorded rows in the place of the factory's; a user of the configuration stays."""
@@ -93,14 +93,17 @@ class RecordedUnit:
         for path, rows in self.tables.items():
             menu = store.menus.get(path)
             if menu is not None and menu.rows is None:
-                tables[path] = {_id(row, menu): _stored(menu, row, self.version) for row in _kept(menu, rows)}
+                tables[path] = {
+                    _spell_row_id(row, menu): _store_row(menu, row, self.version)
+                    for row in _keep_static_rows(menu, rows)
+                }
         for user in tables.get(_USER, {}).values():
             random_password = {"password": digest(secrets.token_hex(16))}
             user |= {"password": configured.pop(user.get("name", ""), random_password)["password"]}
         store.load(tables, {})
         self._name_certificate(store)
         usual = {item.name: item.default for item in SERVER_FIELDS if item.default is not None}
-        servers = [part for part in self._only(CLIENT).get("servers", "").split(",") if part]
+        servers = [part for part in self._only_row(CLIENT).get("servers", "").split(",") if part]
         if SERVERS in store.menus:
             store.fill(SERVERS, [usual | {"address": server} for server in servers])
         following: dict[str, int] = {}
@@ -116,16 +119,16 @@ class RecordedUnit:
     @property
     def recorded_links(self) -> dict[str, RecordedLink]:
         """What the unit showed of each port, by default name."""
-        return {port: self._link(row, self._row(port)) for port, row in self.seen.items()}
+        return {port: self._make_link(row, self._ethernet_row(port)) for port, row in self.seen.items()}
 
-    def _link(self, monitor: Values, row: Values) -> RecordedLink:
+    def _make_link(self, monitor: Values, row: Values) -> RecordedLink:
         settings = {name: row[name] for name in _SETTINGS if name in row}
         return RecordedLink(monitor, row.get("running", "false"), settings)
 
-    def _only(self, path: str) -> Values:
+    def _only_row(self, path: str) -> Values:
         return next(iter(self.tables.get(path, ())), {})
 
-    def _menu(self, menu: EmulatedMenu) -> EmulatedMenu:
+    def _replay_menu(self, menu: EmulatedMenu) -> EmulatedMenu:
         if menu.path not in _FACTS or menu.path not in self.tables or menu.rows is None:
             return menu
         computed, recorded = menu.rows, self.tables[menu.path]
@@ -137,7 +140,7 @@ class RecordedUnit:
 
         return replace(menu, rows=rows)
 
-    def _cables(self) -> Iterator[EmulatedCable]:
+    def _list_cables(self) -> Iterator[EmulatedCable]:
         """A tail for each leg that had a link: the only thing known of the other ends."""
         for cage in self.hardware.cages:
             ports = [port for port in self.hardware.by_cage[cage] if port.name in self.seen]
@@ -147,7 +150,7 @@ class RecordedUnit:
             legs = [(port, self.seen[port.name]) for port in ports if self.seen[port.name].get("status") == "link-ok"]
             tails = []
             for number, (port, row) in enumerate(legs):
-                mode = MODES.get(self._row(port.name).get("speed", ""))
+                mode = MODES.get(self._ethernet_row(port.name).get("speed", ""))
                 lanes = mode.lanes if mode and row.get("auto-negotiation") == "disabled" else len(ports)
                 gbps = row.get("rate", "").removesuffix("Gbps")
                 if gbps.isdecimal():
@@ -156,7 +159,7 @@ class RecordedUnit:
                     )
             yield EmulatedCable(cage=cage, medium="copper" if copper else "optic", tails=tuple(tails))
 
-    def _row(self, default_name: str) -> Values:
+    def _ethernet_row(self, default_name: str) -> Values:
         rows = self.tables.get(_ETHERNET, ())
         return next((row for row in rows if row.get("default-name") == default_name), {})
 
@@ -174,8 +177,8 @@ def read(path: Path) -> RecordedUnit:
         document = json.loads(path.read_text())
         if document["format"] != FORMAT:
             raise EmulatorConfigError(f"{path}: a fixture of another format ({document['format']}); known is {FORMAT}")
-        tables = {menu: [_row(row) for row in rows] for menu, rows in document["menus"].items()}
-        monitor = [_row(row) for row in document["monitor"]]
+        tables = {menu: [_check_row(row) for row in rows] for menu, rows in document["menus"].items()}
+        monitor = [_check_row(row) for row in document["monitor"]]
         refused = frozenset(document["refused"])
         version = str(document["version"])
     except OSError as error:
@@ -194,18 +197,18 @@ def read(path: Path) -> RecordedUnit:
     )
 
 
-def _row(row: dict[str, str]) -> Values:
+def _check_row(row: dict[str, str]) -> Values:
     if not all(isinstance(value, str) for value in row.values()):
         raise TypeError("a row has a value that is not a text")
     return dict(row)
 
 
-def _kept(menu: EmulatedMenu, rows: list[Values]) -> list[Values]:
+def _keep_static_rows(menu: EmulatedMenu, rows: list[Values]) -> list[Values]:
     """Rows that the emulator makes itself are not kept as others are."""
     return [row for row in rows if menu.dynamic is None or row.get("dynamic") != "true"]
 
 
-def _id(row: Values, menu: EmulatedMenu) -> str:
+def _spell_row_id(row: Values, menu: EmulatedMenu) -> str:
     try:
         number = menu.first_id if menu.singleton else int(row[".id"].removeprefix("*"), 16)
     except (KeyError, ValueError):
@@ -213,7 +216,7 @@ def _id(row: Values, menu: EmulatedMenu) -> str:
     return f"*{number:X}"
 
 
-def _stored(menu: EmulatedMenu, row: Values, version: str) -> Values:
+def _store_row(menu: EmulatedMenu, row: Values, version: str) -> Values:
     """A printed row as the store has it: under the names that no version changed."""
     numbers = tuple(int(part) for part in version.split()[0].split(".") if part.isdecimal())
     spelled = {item.spelling(numbers): item.name for item in menu.fields}

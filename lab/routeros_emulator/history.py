@@ -22,9 +22,9 @@ class History:
         self._count = 0
         self.actions: deque[tuple[int, StoreAction]] = deque(maxlen=DEPTH)
         self.undoing = False
-        store.observers.append(self._record)
+        store.observers.append(self._record_action)
 
-    def _record(self, action: StoreAction) -> None:
+    def _record_action(self, action: StoreAction) -> None:
         inside = None if self.undoing else self._store.undoable(action)
         if inside is not None:
             self._count += 1
@@ -63,9 +63,9 @@ class SafeMode:
         self._undoable = store.undoable
         self.holder: RequestClient | None = None
         self.pending: list[StoreAction] = []
-        store.observers.append(self._record)
+        store.observers.append(self._record_pending)
 
-    def _record(self, action: StoreAction) -> None:
+    def _record_pending(self, action: StoreAction) -> None:
         if self.holder is None or self._history.undoing:
             return
         inside = self._undoable(action)
@@ -73,7 +73,7 @@ class SafeMode:
             return
         self.pending.append(inside)
         if len(self.pending) > DEPTH:
-            self._end()
+            self._end_safe_mode()
 
     def take(self, client: RequestClient, on_error: str) -> None:
         """Hold the configuration for a session.
@@ -88,37 +88,37 @@ class SafeMode:
             if on_error == "unroll":
                 self.unroll()
             elif on_error == "release":
-                self._end()
+                self._end_safe_mode()
             else:
                 raise failure(f"safe mode is held by {self.holder.owner}")
         self.holder = client
 
     def release(self, client: RequestClient) -> None:
         """Keep the changes and end the hold; a session that holds nothing is refused."""
-        self._require(client)
-        self._end()
+        self._require_holder(client)
+        self._end_safe_mode()
 
     def give_up(self, client: RequestClient) -> None:
         """Revert the changes and end the hold, on request of the holder."""
-        self._require(client)
+        self._require_holder(client)
         self.unroll()
 
     def unroll(self) -> None:
         """Revert everything since the hold began, for any session."""
         pending, self.pending = self.pending, []
         self._history.undo(pending)
-        self._end()
+        self._end_safe_mode()
 
     def forget(self) -> None:
         """End the hold with everything left as it is, and save nothing."""
         self.holder = None
         self.pending = []
 
-    def _require(self, client: RequestClient) -> None:
+    def _require_holder(self, client: RequestClient) -> None:
         if self.holder is not client:
             raise failure("this session does not hold safe mode")
 
-    def _end(self) -> None:
+    def _end_safe_mode(self) -> None:
         self.holder = None
         self.pending = []
         self._on_end()

@@ -39,7 +39,7 @@ class KeyStore:
     def put(self, number: int, identity: Identity) -> None:
         """Keep an identity. Raises OSError."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        path = self._path(number)
+        path = self._path_of_key(number)
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(identity.pem())
@@ -48,7 +48,7 @@ class KeyStore:
     def drop(self, number: int) -> None:
         """Forget an identity and its key."""
         if self._kept.pop(number, None) is not None:
-            self._path(number).unlink(missing_ok=True)
+            self._path_of_key(number).unlink(missing_ok=True)
 
     def snapshot(self) -> dict[int, Identity]:
         """Return the current content, to ``restore`` later."""
@@ -75,8 +75,8 @@ class KeyStore:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         if only_1_2:
             context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self._path(number))
+        context.load_cert_chain(self._path_of_key(number))
         return context
 
-    def _path(self, number: int) -> Path:
+    def _path_of_key(self, number: int) -> Path:
         return self._folder / f"{number:X}.pem"

@@ -66,13 +66,13 @@ def legs(kind: str, lanes: Sequence[Lane]) -> tuple[LaneGroup, ...]:
         if not lane.enabled:
             number += 1
             continue
-        leg = _negotiating(number, lanes) if lane.negotiates else _forced(kind, number, lanes)
+        leg = _group_negotiating_lane(number, lanes) if lane.negotiates else _group_forced_lane(kind, number, lanes)
         found.append(leg)
         number = leg.lanes[-1] + 1
     return tuple(found)
 
 
-def _negotiating(number: int, lanes: Sequence[Lane]) -> LaneGroup:
+def _group_negotiating_lane(number: int, lanes: Sequence[Lane]) -> LaneGroup:
     """A negotiating lane 1 tries the whole cage as one link; any other can only be part of a breakout.
 
     claim: switch.lanes.limited-advertise
@@ -86,7 +86,7 @@ def _negotiating(number: int, lanes: Sequence[Lane]) -> LaneGroup:
     return LaneGroup(number, (number,), None, negotiates=True, fec=lane.fec, fault=fault)
 
 
-def _forced(kind: str, number: int, lanes: Sequence[Lane]) -> LaneGroup:
+def _group_forced_lane(kind: str, number: int, lanes: Sequence[Lane]) -> LaneGroup:
     lane = lanes[number - 1]
     mode = MODES.get(lane.speed or "")
     if mode is None:

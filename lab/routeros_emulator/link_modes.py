@@ -47,7 +47,7 @@ _FEC = {
 }
 
 
-def _modes() -> dict[str, Mode]:
+def _make_modes() -> dict[str, Mode]:
     modes: dict[str, Mode] = {}
     for gbps, lanes, copper, optic in (
         (400, 8, "400G-baseCR8", "400G-baseSR8-LR8"),
@@ -73,7 +73,7 @@ def _modes() -> dict[str, Mode]:
 
 
 #: Every word that a cage can run; the words for twisted pair are not among them.
-MODES = _modes()
+MODES = _make_modes()
 
 _ALL8, _ALL4 = tuple(range(1, 9)), (1, 2, 3, 4)
 #: (cage kind, Gb/s, lanes) -> lanes where such a link may start.

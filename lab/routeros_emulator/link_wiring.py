@@ -61,10 +61,10 @@ class BridgeWiring:
     def attach(self, taps: Iterable[str], mtu: int) -> None:
         # The MTU first: a frame must never meet a member that is too small for it.
         lines = [f"link set dev {tap} {what}" for tap in taps for what in (f"mtu {mtu}", f"master {self._bridge}")]
-        self._ip(lines)
+        self._run_ip(lines)
 
     def detach(self, taps: Iterable[str]) -> None:
-        self._ip([f"link set dev {tap} nomaster" for tap in taps])
+        self._run_ip([f"link set dev {tap} nomaster" for tap in taps])
 
     def hosts(self) -> Sequence[tuple[str, str]]:
         done = subprocess.run(
@@ -81,15 +81,15 @@ class BridgeWiring:
     def powered(self, taps: Sequence[str]) -> bool:
         # The kernel of the node holds its taps open until it ends, and a tap that no process holds has no carrier. One
         # process lets go of them one after the other, so the first one counts.
-        return all(self._carrier(tap) for tap in taps)
+        return all(self._has_carrier(tap) for tap in taps)
 
-    def _carrier(self, tap: str) -> bool:
+    def _has_carrier(self, tap: str) -> bool:
         try:
             return (self._devices / tap / "carrier").read_text().strip() == "1"
         except OSError:
             return False  # it is not there, or it is down
 
-    def _ip(self, lines: list[str]) -> None:
+    def _run_ip(self, lines: list[str]) -> None:
         if not lines:
             return
         # -force carries on with the other taps when one is missing, for instance of a node that is off.

@@ -98,7 +98,7 @@ class Links:
     def boot(self) -> None:
         """Start as after power-on: no tap in the fabric, every cage about to settle."""
         taps = [tap for socket in self.plant.sockets for tap in socket.taps]
-        self._move(partial(self._wires.detach, taps))
+        self._try_move(partial(self._wires.detach, taps))
         for timer in self._returning.values():
             timer.cancel()
         self._returning.clear()
@@ -115,21 +115,21 @@ class Links:
             place = (socket.cage, socket.lane)
             if self._wires.powered(socket.taps):
                 if not socket.powered and place not in self._returning:
-                    self._returning[place] = self._around.later(self.settle, partial(self._returned, socket))
+                    self._returning[place] = self._around.later(self.settle, partial(self._power_again, socket))
                 continue
             if timer := self._returning.pop(place, None):
                 timer.cancel()
             if socket.powered:
-                self._power(socket, on=False)
+                self._set_power(socket, on=False)
 
-    def _returned(self, socket: Socket) -> None:
+    def _power_again(self, socket: Socket) -> None:
         self._returning.pop((socket.cage, socket.lane), None)
         if self._wires.powered(socket.taps):
-            self._power(socket, on=True)
+            self._set_power(socket, on=True)
 
-    def _power(self, socket: Socket, *, on: bool) -> None:
+    def _set_power(self, socket: Socket, *, on: bool) -> None:
         socket.powered = on
-        self._update(socket.cage)
+        self._update_cage(socket.cage)
         self.reconcile()
 
     def rewire(self) -> None:
@@ -142,8 +142,8 @@ class Links:
         for cage in cages:
             if timer := self._timers.pop(cage, None):
                 timer.cancel()
-            self._timers[cage] = self._around.later(self.settle, partial(self._settled, cage))
-            self._update(cage)
+            self._timers[cage] = self._around.later(self.settle, partial(self._end_settling, cage))
+            self._update_cage(cage)
         self.reconcile()
 
     def stop(self) -> None:
@@ -153,16 +153,16 @@ class Links:
         self._timers.clear()
         self._returning.clear()
 
-    def _settled(self, cage: str) -> None:
+    def _end_settling(self, cage: str) -> None:
         self._timers.pop(cage, None)
         self._around.trained(cage)
-        self._update(cage)
+        self._update_cage(cage)
         self.reconcile()
 
-    def _update(self, cage: str) -> None:
+    def _update_cage(self, cage: str) -> None:
         settling = cage in self._timers
         ports = self._hardware.by_cage[cage]
-        found = self._ether(cage) if ports[0].kind == "ether" else self._evaluate(cage)
+        found = self._evaluate_ether(cage) if ports[0].kind == "ether" else self._evaluate_cage(cage)
         for port in ports:
             new = found.get(port.lane, LinkState())
             if settling and new.leg is not None:
@@ -177,7 +177,7 @@ class Links:
         for socket in self.plant.at(cage):
             self._tell_node(socket)
 
-    def _evaluate(self, cage: str) -> dict[int, LinkState]:
+    def _evaluate_cage(self, cage: str) -> dict[int, LinkState]:
         kind = self._hardware.cages[cage]
         tails = [socket.tail() for socket in self.plant.at(cage)]
         found: dict[int, LinkState] = {}
@@ -188,7 +188,7 @@ class Links:
             found[leg.first] = LinkState(LINK_OK if why is None else NO_LINK, leg, mode, why)
         return found
 
-    def _ether(self, cage: str) -> dict[int, LinkState]:
+    def _evaluate_ether(self, cage: str) -> dict[int, LinkState]:
         """ether1 is where the management network is plugged in; ether2 has no cable."""
         lane = self._around.lanes(cage)[0]
         if not lane.enabled:
@@ -217,15 +217,15 @@ class Links:
                 self._tell_node(socket)
         gone = [tap for tap in self._attached if tap not in wanted]
         if gone:
-            self._move(partial(self._wires.detach, gone))
+            self._try_move(partial(self._wires.detach, gone))
         for mtu in sorted(set(wanted.values())):
             new = [tap for tap, size in wanted.items() if size == mtu and self._attached.get(tap) != mtu]
-            if new and not self._move(partial(self._wires.attach, new, mtu)):
+            if new and not self._try_move(partial(self._wires.attach, new, mtu)):
                 # Some may have moved. Tried again with the next change: a missing tap may be there by then.
                 wanted |= dict.fromkeys(new, _UNSURE)
         self._attached = wanted
 
-    def _move(self, act: Callable[[], None]) -> bool:
+    def _try_move(self, act: Callable[[], None]) -> bool:
         try:
             act()
         except (WiringError, OSError) as error:

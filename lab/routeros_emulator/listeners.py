@@ -36,7 +36,7 @@ class ServiceListener:
     ) -> None:
         self._admits, self._serve, self._secure = admits, serve, secure
         # Bound but never listening: it reserves the port while the service is off, and peers are refused.
-        self._place = _bound(address, port)
+        self._place = _bind_socket(address, port)
         self._address, self.port = address, int(self._place.getsockname()[1])
         self._listener: asyncio.Task[None] | None = None
         self._socket: socket.socket | None = None
@@ -45,9 +45,9 @@ class ServiceListener:
     def open(self) -> None:
         """Take connections from now on. Raises OSError."""
         if self._socket is None:
-            self._socket = _bound(self._address, self.port)
+            self._socket = _bind_socket(self._address, self.port)
             self._socket.listen(100)
-            self._listener = asyncio.create_task(self._accept(self._socket))
+            self._listener = asyncio.create_task(self._accept_connections(self._socket))
 
     def shut(self) -> None:
         """Refuse connections from now on; those that exist go on."""
@@ -72,7 +72,7 @@ class ServiceListener:
         """Give the port back and end what has not been handed over yet."""
         await asyncio.gather(*self.leave(), return_exceptions=True)
 
-    async def _accept(self, listening: socket.socket) -> None:
+    async def _accept_connections(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -84,17 +84,17 @@ class ServiceListener:
             if not self._admits(str(peer[0])):
                 connection.close()
                 continue
-            task = asyncio.create_task(self._take(connection))
+            task = asyncio.create_task(self._take_connection(connection))
             self._taking.add(task)
             task.add_done_callback(self._taking.discard)
 
-    async def _take(self, connection: socket.socket) -> None:
+    async def _take_connection(self, connection: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            tls, patience = (None, None) if self._secure is None else (self._context(), HANDSHAKE_SECONDS)
+            tls, patience = (None, None) if self._secure is None else (self._tls_context(), HANDSHAKE_SECONDS)
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=patience
             )
@@ -108,7 +108,7 @@ class ServiceListener:
         with suppress(OSError):
             await writer.wait_closed()
 
-    def _context(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         assert self._secure is not None  # noqa: S101 - asked by its only caller
         try:
             return self._secure()
@@ -117,7 +117,7 @@ class ServiceListener:
             return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
 
-def _bound(address: str, port: int) -> socket.socket:
+def _bind_socket(address: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

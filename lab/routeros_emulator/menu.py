@@ -66,15 +66,15 @@ def spell_id(number: int) -> str:
     return f"*{number:X}"
 
 
-def _nothing(_device: EmulatedDevice, _row: EmulatedRow) -> Values:
+def _show_nothing(_device: EmulatedDevice, _row: EmulatedRow) -> Values:
     return {}
 
 
-def _unstamped(_call: Call) -> Values:
+def _stamp_nothing(_call: Call) -> Values:
     return {}
 
 
-def _accept(_device: EmulatedDevice, _row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _accept_row(_device: EmulatedDevice, _row: EmulatedRow, _old: EmulatedRow | None) -> None:
     return None
 
 
@@ -82,7 +82,7 @@ def _let_go(_device: EmulatedDevice, _row: EmulatedRow) -> None:
     return None
 
 
-def _alone(_device: EmulatedDevice, _row: EmulatedRow) -> list[tuple[str, EmulatedRow]]:
+def _no_followers(_device: EmulatedDevice, _row: EmulatedRow) -> list[tuple[str, EmulatedRow]]:
     return []
 
 
@@ -120,17 +120,17 @@ class EmulatedMenu:
     first_id: int = 1
     singleton: bool = False
     factory: Callable[[EmulatedDevice], Iterable[Values]] | None = None
-    show: Callable[[EmulatedDevice, EmulatedRow], Values] = _nothing
-    check: Callable[[EmulatedDevice, EmulatedRow, EmulatedRow | None], None] = _accept
+    show: Callable[[EmulatedDevice, EmulatedRow], Values] = _show_nothing
+    check: Callable[[EmulatedDevice, EmulatedRow, EmulatedRow | None], None] = _accept_row
     sort: Callable[[EmulatedRow], object] | None = None
     rows: Callable[[EmulatedDevice], Iterable[Values]] | None = None
     dynamic: Callable[[EmulatedDevice], Iterable[Values]] | None = None
     actions: Mapping[str, Handler] = field(default_factory=dict)
     protected: frozenset[str] = frozenset()
-    stamp: Callable[[Call], Values] = _unstamped
+    stamp: Callable[[Call], Values] = _stamp_nothing
     needs: Mapping[str, frozenset[str]] = field(default_factory=dict)
     keep: Callable[[EmulatedDevice, EmulatedRow], None] = _let_go
-    along: Callable[[EmulatedDevice, EmulatedRow], list[tuple[str, EmulatedRow]]] = _alone
+    along: Callable[[EmulatedDevice, EmulatedRow], list[tuple[str, EmulatedRow]]] = _no_followers
     since: tuple[int, ...] = ()
     outside: bool = False
     unsets: frozenset[str] | None = None

@@ -31,7 +31,7 @@ OF_LINK = tuple(_LINK.split())
 def monitor(call: Call) -> Reply | Stream:
     """Give one row per interface: once, or every ``interval`` (default 1s) until cancelled."""
     names = [default_name(call.device, name) for name in named_ports(call, _KNOWN)]
-    return watch(call.sentence.attributes, lambda: [_shown(call.device, name) for name in names])
+    return watch(call.sentence.attributes, lambda: [_show_link(call.device, name) for name in names])
 
 
 def named_ports(call: Call, known: Container[str] = _NUMBERS) -> list[str]:
@@ -65,32 +65,32 @@ def watch(given: Mapping[str, str], look: Callable[[], list[Values]]) -> Reply |
     """Answer the current values, once or repeatedly, depending on monitor's arguments."""
     if "once" in given:
         return Reply(rows=[narrow(row, given) for row in look()])
-    return _repeat(given, look, _interval(given))
+    return _repeat_rows(given, look, _parse_interval(given))
 
 
-def _interval(given: Mapping[str, str]) -> float:
+def _parse_interval(given: Mapping[str, str]) -> float:
     try:
         return max(durations.seconds(given.get("interval", "1s")), 0.02)
     except ValueError:
         raise TrapError("invalid value for argument interval", ARGUMENT_VALUE) from None
 
 
-async def _repeat(given: Mapping[str, str], look: Callable[[], list[Values]], interval: float) -> Stream:
+async def _repeat_rows(given: Mapping[str, str], look: Callable[[], list[Values]], interval: float) -> Stream:
     while True:
         for row in look():
             yield narrow(row, given)
         await asyncio.sleep(interval)
 
 
-def _shown(device: EmulatedDevice, default_name: str) -> Values:
-    seen = _look(device, default_name)
+def _show_link(device: EmulatedDevice, default_name: str) -> Values:
+    seen = _read_link(device, default_name)
     if device.planted_words:
         changed = {name: value for name, value in device.planted_words.items() if value is not None}
         seen = {name: value for name, value in seen.items() if name not in device.planted_words} | changed
     return seen
 
 
-def _look(device: EmulatedDevice, default_name: str) -> Values:
+def _read_link(device: EmulatedDevice, default_name: str) -> Values:
     port, values = device.hardware.by_name[default_name], device.ethernet(default_name).values
     if (unchanged := device.unchanged_link(default_name)) is not None:
         return unchanged.monitor | {"name": values["name"]}
@@ -114,7 +114,7 @@ def _look(device: EmulatedDevice, default_name: str) -> Values:
         seen["advertising"] = values.get("advertise", "")
         seen["link-partner-advertising"] = ""
     if port.kind != "ether":
-        seen |= _module(device, port)
+        seen |= _describe_module(device, port)
     if default_name in device.recorded_links:
         recorded = device.recorded_links[default_name].monitor
         module = {name: value for name, value in recorded.items() if name not in OF_LINK}
@@ -122,7 +122,7 @@ def _look(device: EmulatedDevice, default_name: str) -> Values:
     return seen
 
 
-def _module(device: EmulatedDevice, port: EmulatedPort) -> Values:
+def _describe_module(device: EmulatedDevice, port: EmulatedPort) -> Values:
     """The fields of what is plugged into the cage; each lane repeats them."""
     medium = device.links.plant.medium(port.cage)
     if medium is None:

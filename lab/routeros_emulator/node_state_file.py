@@ -18,7 +18,7 @@ def write_link(path: Path, port: int, link: dict[str, object]) -> None:
     """
     with path.with_name(path.name + ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        data = _read(path)
+        data = _read_state(path)
         links = data.setdefault("links", {})
         if links.get(str(port)) == link:
             return
@@ -26,7 +26,7 @@ def write_link(path: Path, port: int, link: dict[str, object]) -> None:
         replace(path, json.dumps(data, indent=2) + "\n")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text())
     except FileNotFoundError:

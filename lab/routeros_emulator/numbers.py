@@ -15,7 +15,7 @@ _AMOUNT = re.compile(r"(\d+)(%|KiB|MiB)?")
 _FACTOR = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "KiB": 2**10, "MiB": 2**20}
 
 
-def _invalid(argument: str) -> TrapError:
+def _invalid_argument(argument: str) -> TrapError:
     return TrapError(f"invalid value for argument {argument}", ARGUMENT_VALUE)
 
 
@@ -46,15 +46,15 @@ class Ranges:
         for part in text.split(","):
             match = _RANGE.fullmatch(part)
             if match is None:
-                raise _invalid(argument)
+                raise _invalid_argument(argument)
             first, last = int(match[1]), int(match[2] or match[1])
             if not self.low <= first <= last <= self.high:
                 raise TrapError(f"value of {argument} out of range ({self.low}..{self.high})", ARGUMENT_VALUE)
             found |= set(range(first, last + 1))
-        return _spell(sorted(found)) if self.joined else ",".join(map(str, sorted(found)))
+        return _spell_ranges(sorted(found)) if self.joined else ",".join(map(str, sorted(found)))
 
 
-def _spell(ordered: Iterable[int]) -> str:
+def _spell_ranges(ordered: Iterable[int]) -> str:
     runs: list[list[int]] = []
     for number in ordered:
         if runs and number == runs[-1][1] + 1:
@@ -74,7 +74,7 @@ class Rate:
     def parse(self, argument: str, text: str) -> str:
         match = _RATE.fullmatch(text)
         if match is None:
-            raise _invalid(argument)
+            raise _invalid_argument(argument)
         return str(int(Decimal(match[1]) * _FACTOR[match[2]]))
 
 
@@ -87,7 +87,7 @@ class Amount:
             return text
         match = _AMOUNT.fullmatch(text)
         if match is None:
-            raise _invalid(argument)
+            raise _invalid_argument(argument)
         if match[2] != "%":
             return str(int(match[1]) * _FACTOR[match[2] or ""])
         if int(match[1]) > 100:

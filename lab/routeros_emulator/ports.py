@@ -48,7 +48,7 @@ class EmulatedModel:
     @cached_property
     def ports(self) -> tuple[EmulatedPort, ...]:
         """All ports in the order of their ids."""
-        return tuple(port for kind, count in self.kinds for port in _ports(kind, count))
+        return tuple(port for kind, count in self.kinds for port in _make_ports(kind, count))
 
     @cached_property
     def by_name(self) -> dict[str, EmulatedPort]:
@@ -73,7 +73,7 @@ class EmulatedModel:
         return ":".join(text[at : at + 2] for at in range(0, 12, 2))
 
 
-def _ports(kind: str, count: int) -> Iterator[EmulatedPort]:
+def _make_ports(kind: str, count: int) -> Iterator[EmulatedPort]:
     for number in range(1, count + 1):
         if LANES[kind] == 1:
             name = f"{kind}{number}" if kind == "ether" else f"{kind}-{number}"

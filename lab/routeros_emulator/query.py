@@ -20,13 +20,13 @@ def matches(row: Mapping[str, str], queries: Sequence[str]) -> bool:
     stack: list[bool] = []
     for word in queries:
         if word.startswith("?#"):
-            _operate(stack, word[2:])
+            _run_operations(stack, word[2:])
         else:
-            stack.append(_test(row, word[1:]))
+            stack.append(_test_word(row, word[1:]))
     return all(stack)
 
 
-def _test(row: Mapping[str, str], text: str) -> bool:
+def _test_word(row: Mapping[str, str], text: str) -> bool:
     if text.startswith("-"):
         return text[1:] not in row
     sign = text[0] if text[:1] in ("=", "<", ">") else "="
@@ -38,17 +38,17 @@ def _test(row: Mapping[str, str], text: str) -> bool:
         return False
     if sign == "=":
         return value == wanted or (value in _TRUTH.values() and value == _TRUTH.get(wanted))
-    return _less(value, wanted) if sign == "<" else _less(wanted, value)
+    return _is_less(value, wanted) if sign == "<" else _is_less(wanted, value)
 
 
-def _less(left: str, right: str) -> bool:
+def _is_less(left: str, right: str) -> bool:
     try:
         return int(left) < int(right)
     except ValueError:
         return left < right
 
 
-def _operate(stack: list[bool], operations: str) -> None:
+def _run_operations(stack: list[bool], operations: str) -> None:
     position = 0
     after_index = False
     while position < len(operations):
@@ -64,13 +64,13 @@ def _operate(stack: list[bool], operations: str) -> None:
                     stack[:] = [value]
                 position, after_index = match.end(1), True
                 continue
-            _apply(stack, match[3], after_index)
+            _apply_operation(stack, match[3], after_index)
         except IndexError:
             raise TrapError("query stack is empty", ARGUMENT_VALUE) from None
         position, after_index = match.end(), False
 
 
-def _apply(stack: list[bool], operation: str, after_index: bool) -> None:
+def _apply_operation(stack: list[bool], operation: str, after_index: bool) -> None:
     if operation == "!":
         stack[-1] = not stack[-1]
     elif operation == "." and not after_index:

@@ -41,33 +41,33 @@ def plan(device: EmulatedDevice, request: HttpRequest) -> RestPlan:
     """Find what a request means. Raises RestError."""
     path = request.path[1:]
     if request.method == "GET":
-        return _get(device, path, request.query)
+        return _plan_get(device, path, request.query)
     if request.method == "POST":
-        return _post(device, path, _body(request))
+        return _plan_post(device, path, _parse_body(request))
     if request.method == "PUT":
-        menu = _menu(device, path)
-        return RestPlan(_sentence(menu.path, "add", _body(request)), single=True, status=HTTPStatus.CREATED)
+        menu = _find_menu(device, path)
+        return RestPlan(_make_sentence(menu.path, "add", _parse_body(request)), single=True, status=HTTPStatus.CREATED)
     if request.method in ("PATCH", "DELETE"):
-        return _change(device, path, request)
+        return _plan_change(device, path, request)
     raise RestError(HTTPStatus.NOT_IMPLEMENTED)
 
 
-def _get(device: EmulatedDevice, path: tuple[str, ...], query: Iterable[tuple[str, str]]) -> RestPlan:
+def _plan_get(device: EmulatedDevice, path: tuple[str, ...], query: Iterable[tuple[str, str]]) -> RestPlan:
     words = []
     for name, value in query:
         words.append(f"={name}={value}" if name == ".proplist" else f"?{name}={value}")
-    menu = device.menus.get(_join(path))
+    menu = device.menus.get(_join_path(path))
     if menu is not None:
-        return RestPlan(_print(menu, words), single=menu.singleton)
-    parent = device.menus.get(_join(path[:-1])) if path else None
+        return RestPlan(_print_sentence(menu, words), single=menu.singleton)
+    parent = device.menus.get(_join_path(path[:-1])) if path else None
     if parent is None:
-        raise RestError(HTTPStatus.BAD_REQUEST, _unknown(device, path))
+        raise RestError(HTTPStatus.BAD_REQUEST, _describe_unknown_path(device, path))
     if path[-1] in parent.verbs or path[-1] in parent.actions:
         raise RestError(HTTPStatus.BAD_REQUEST, "no such command")
-    return RestPlan(_print(parent, [*words, _chosen(parent, path[-1])]), single=True)
+    return RestPlan(_print_sentence(parent, [*words, _query_for_row(parent, path[-1])]), single=True)
 
 
-def _chosen(menu: EmulatedMenu, name: str) -> str:
+def _query_for_row(menu: EmulatedMenu, name: str) -> str:
     """The query that finds one row by its id or name."""
     if name.startswith("*"):
         return f"?.id={name}"
@@ -76,48 +76,48 @@ def _chosen(menu: EmulatedMenu, name: str) -> str:
     return f"?{menu.named_by}={name}"
 
 
-def _post(device: EmulatedDevice, path: tuple[str, ...], body: Mapping[str, object]) -> RestPlan:
-    menu = _menu(device, path[:-1])
+def _plan_post(device: EmulatedDevice, path: tuple[str, ...], body: Mapping[str, object]) -> RestPlan:
+    menu = _find_menu(device, path[:-1])
     queries = body.get(".query", [])
     if not isinstance(queries, list):
         raise RestError(HTTPStatus.BAD_REQUEST, "invalid .query")
     words = [f"?{word}" for word in queries]
     rest = {name: value for name, value in body.items() if name != ".query"}
-    return RestPlan(_sentence(menu.path, path[-1], rest, words))
+    return RestPlan(_make_sentence(menu.path, path[-1], rest, words))
 
 
-def _change(device: EmulatedDevice, path: tuple[str, ...], request: HttpRequest) -> RestPlan:
+def _plan_change(device: EmulatedDevice, path: tuple[str, ...], request: HttpRequest) -> RestPlan:
     """PATCH and DELETE name a row in the path; a singleton has none, and is refused as was reported."""
-    menu = device.menus.get(_join(path[:-1])) if path else None
-    if menu is None or menu.singleton or _join(path) in device.menus:
+    menu = device.menus.get(_join_path(path[:-1])) if path else None
+    if menu is None or menu.singleton or _join_path(path) in device.menus:
         raise RestError(HTTPStatus.BAD_REQUEST, "missing or invalid resource identifier")
     if request.method == "DELETE":
-        return RestPlan(_sentence(menu.path, "remove", {".id": path[-1]}), status=HTTPStatus.NO_CONTENT)
-    return RestPlan(_sentence(menu.path, "set", _body(request) | {".id": path[-1]}), single=True)
+        return RestPlan(_make_sentence(menu.path, "remove", {".id": path[-1]}), status=HTTPStatus.NO_CONTENT)
+    return RestPlan(_make_sentence(menu.path, "set", _parse_body(request) | {".id": path[-1]}), single=True)
 
 
-def _menu(device: EmulatedDevice, path: tuple[str, ...]) -> EmulatedMenu:
-    menu = device.menus.get(_join(path))
+def _find_menu(device: EmulatedDevice, path: tuple[str, ...]) -> EmulatedMenu:
+    menu = device.menus.get(_join_path(path))
     if menu is None:
-        raise RestError(HTTPStatus.BAD_REQUEST, _unknown(device, path))
+        raise RestError(HTTPStatus.BAD_REQUEST, _describe_unknown_path(device, path))
     return menu
 
 
-def _join(parts: tuple[str, ...]) -> str:
+def _join_path(parts: tuple[str, ...]) -> str:
     """A menu's path, which is empty for the root."""
     return "".join(f"/{part}" for part in parts)
 
 
-def _unknown(device: EmulatedDevice, path: tuple[str, ...]) -> str:
+def _describe_unknown_path(device: EmulatedDevice, path: tuple[str, ...]) -> str:
     """Return the message for a path that is not a menu: its first unknown part."""
     for count in range(1, len(path) + 1):
-        start = _join(path[:count])
+        start = _join_path(path[:count])
         if not any(known == start or known.startswith(start + "/") for known in device.menus):
             return f"no such command or directory ({path[count - 1]})"
     return "no such command"
 
 
-def _body(request: HttpRequest) -> dict[str, object]:
+def _parse_body(request: HttpRequest) -> dict[str, object]:
     try:
         body = json.loads(request.body or b"{}")
     except ValueError:
@@ -127,15 +127,15 @@ def _body(request: HttpRequest) -> dict[str, object]:
     return body
 
 
-def _print(menu: EmulatedMenu, words: Sequence[str]) -> Sentence:
+def _print_sentence(menu: EmulatedMenu, words: Sequence[str]) -> Sentence:
     queries = [word for word in words if word.startswith("?")]
     proplist = next((word.removeprefix("=.proplist=") for word in words if word.startswith("=.proplist=")), None)
-    return _sentence(menu.path, "print", {} if proplist is None else {".proplist": proplist}, queries)
+    return _make_sentence(menu.path, "print", {} if proplist is None else {".proplist": proplist}, queries)
 
 
 def look(menu: EmulatedMenu, number: str) -> Sentence:
     """The command that shows one row by its id."""
-    return _print(menu, [f"?.id={number}"])
+    return _print_sentence(menu, [f"?.id={number}"])
 
 
 def _with_id(proplist: str) -> str:
@@ -143,8 +143,8 @@ def _with_id(proplist: str) -> str:
     return proplist if ".id" in proplist.split(",") else f".id,{proplist}"
 
 
-def _sentence(menu: str, verb: str, given: Mapping[str, object], queries: Iterable[str] = ()) -> Sentence:
-    attributes = {name: _text(value) for name, value in given.items()}
+def _make_sentence(menu: str, verb: str, given: Mapping[str, object], queries: Iterable[str] = ()) -> Sentence:
+    attributes = {name: _format_value(value) for name, value in given.items()}
     if attributes.get(".proplist") and verb == "print":
         attributes[".proplist"] = _with_id(attributes[".proplist"])
     asked = tuple(queries)
@@ -152,12 +152,12 @@ def _sentence(menu: str, verb: str, given: Mapping[str, object], queries: Iterab
     return Sentence(words, f"{menu}/{verb}", attributes, None, asked)
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     """A JSON value as an argument: null clears, a list is joined by commas."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return ",".join(_text(part) for part in value)
+        return ",".join(_format_value(part) for part in value)
     return str(value)

@@ -49,7 +49,7 @@ async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
             return None
         async with asyncio.timeout(ARRIVAL_SECONDS):
             head = first + await reader.readuntil(b"\r\n\r\n")
-            return await _parse(head, reader)
+            return await _parse_request(head, reader)
     except TimeoutError:
         return None
     except asyncio.IncompleteReadError:
@@ -58,7 +58,7 @@ async def read_request(reader: asyncio.StreamReader) -> HttpRequest | None:
         raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too large") from None
 
 
-async def _parse(head: bytes, reader: asyncio.StreamReader) -> HttpRequest:
+async def _parse_request(head: bytes, reader: asyncio.StreamReader) -> HttpRequest:
     if len(head) > HEAD_LIMIT:
         raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "request head too large")
     lines = head.decode("latin-1").split("\r\n")
@@ -79,10 +79,10 @@ async def _parse(head: bytes, reader: asyncio.StreamReader) -> HttpRequest:
     target = urlsplit(words[1])
     path = tuple(unquote(part) for part in target.path.split("/") if part)
     query = tuple(parse_qsl(target.query, keep_blank_values=True))
-    return HttpRequest(words[0], path, query, body, _credentials(headers.get("authorization", "")), keep)
+    return HttpRequest(words[0], path, query, body, _parse_credentials(headers.get("authorization", "")), keep)
 
 
-def _credentials(header: str) -> tuple[str, str] | None:
+def _parse_credentials(header: str) -> tuple[str, str] | None:
     scheme, _, code = header.partition(" ")
     if scheme.lower() != "basic":
         return None

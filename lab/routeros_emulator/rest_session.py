@@ -29,7 +29,7 @@ class RestSession(EmulatedConnection):
         """Answer requests until either side has enough."""
         try:
             while request := await read_request(self._reader):
-                if not await self._answer(request):
+                if not await self._answer_request(request):
                     break
         except BadRequestError as error:
             with suppress(OSError):
@@ -42,16 +42,16 @@ class RestSession(EmulatedConnection):
                 self._device.left(self._client)
             self._writer.close()
 
-    async def _answer(self, request: HttpRequest) -> bool:
+    async def _answer_request(self, request: HttpRequest) -> bool:
         """Answer one request; False when the connection is over with it."""
         sentence = None
         try:
-            client = self._login(request)
+            client = self._log_in(request)
             wanted = plan(self._device, request)
             sentence = wanted.sentence
             fault = self._faults.strike(sentence.command, write=is_write(sentence.verb))
-            over = fault is not None and await self._suffer(fault, wanted, client)
-            content: object = [] if over else await self._execute(wanted, client)
+            over = fault is not None and await self._apply_fault(fault, wanted, client)
+            content: object = [] if over else await self._execute_plan(wanted, client)
             status, result = wanted.status, "ignored by fault" if over else "done"
         except TrapError as trap:
             # A row that is not there has a status of its own and no detail; reported from 7.23.7.
@@ -62,17 +62,17 @@ class RestSession(EmulatedConnection):
             status, content = error.status, problem(error.status, error.detail)
             result = f"{error.status.value} {error}"
         except ConnectionAbortedError as end:
-            self._note(request, sentence, str(end))
+            self._record_request(request, sentence, str(end))
             self._writer.transport.abort()
             return False
-        self._note(request, sentence, result)
+        self._record_request(request, sentence, result)
         # An answer to HEAD has a body here, as on the unit, which no client expects on a kept connection.
         keep = request.keep and request.method != "HEAD"
         self._writer.write(response(status, content, keep=keep))
         await self._writer.drain()
         return keep
 
-    def _login(self, request: HttpRequest) -> RequestClient:
+    def _log_in(self, request: HttpRequest) -> RequestClient:
         if not request.path or request.path[0] != "rest":
             raise RestError(HTTPStatus.NOT_FOUND)
         if request.credentials is None:
@@ -93,7 +93,7 @@ class RestSession(EmulatedConnection):
             self._device.tell("system,info,account", f"user {known.user} logged in from {self._peer} via rest-api")
         return known
 
-    async def _execute(self, wanted: RestPlan, client: RequestClient) -> object:
+    async def _execute_plan(self, wanted: RestPlan, client: RequestClient) -> object:
         sentence = wanted.sentence
         reply = dispatch(self._device, client, sentence)
         if isinstance(reply, Reply):
@@ -108,21 +108,21 @@ class RestSession(EmulatedConnection):
                 raise RestError(HTTPStatus.BAD_REQUEST, "Session closed") from None
             reply = Reply(rows=rows)
         if sentence.verb in ("add", "set") and wanted.single:
-            return self._changed(wanted, client, reply.ret or sentence.attributes[".id"])
+            return self._read_changed_row(wanted, client, reply.ret or sentence.attributes[".id"])
         if wanted.single:
             if not rows:
                 raise RestError(HTTPStatus.NOT_FOUND)
             return dict(rows[0])
         return {"ret": reply.ret} if reply.ret is not None else [dict(row) for row in rows]
 
-    def _changed(self, wanted: RestPlan, client: RequestClient, number: str) -> object:
+    def _read_changed_row(self, wanted: RestPlan, client: RequestClient, number: str) -> object:
         """The row that PUT made or PATCH changed, as it is now."""
         menu = self._device.menus[wanted.sentence.menu]
         row = self._device.store.find(menu.path, number)
         shown = dispatch(self._device, client, look(menu, spell_id(row.id) if row else number))
         return dict(shown.rows[0]) if isinstance(shown, Reply) and shown.rows else {}
 
-    async def _suffer(self, fault: InjectedFault, wanted: RestPlan, client: RequestClient) -> bool:
+    async def _apply_fault(self, fault: InjectedFault, wanted: RestPlan, client: RequestClient) -> bool:
         """Apply a fault; True when the command ends with it, and is answered as if it were done."""
         if await self._goes_on_after(fault):
             return False
@@ -130,7 +130,7 @@ class RestSession(EmulatedConnection):
             return True
         if fault.takes_effect:
             with suppress(TrapError, RestError):
-                await self._execute(wanted, client)
+                await self._execute_plan(wanted, client)
         if fault.kind == "trap":
             raise TrapError(fault.message)
         if fault.kind in ("mute", "hang"):
@@ -140,7 +140,7 @@ class RestSession(EmulatedConnection):
             self._writer.write(b"\xff\xfe\xfd garbage")
         raise ConnectionAbortedError(f"fault: {fault.kind}")
 
-    def _note(self, request: HttpRequest, sentence: Sentence | None, result: str) -> None:
+    def _record_request(self, request: HttpRequest, sentence: Sentence | None, result: str) -> None:
         path = "/" + "/".join(request.path[1:])
         menu = next((p for p in (path, path.rpartition("/")[0]) if p in self._device.menus), "unknown")
         facts = {"session": self._number, "user": self._client and self._client.user, "peer": self._peer}

@@ -47,7 +47,7 @@ class Schedule:
         #: Uptime when each row that starts at ``startup`` was added since the start of the unit, or got another start.
         self._added: dict[int, float] = {}
         self._fired: set[int] = set()
-        device.store.observers.append(self._changed)
+        device.store.observers.append(self._follow_action)
 
     def boot(self) -> None:
         """Arm the saved rows: the unit is up."""
@@ -89,12 +89,12 @@ class Schedule:
         for row in self._device.store.rows(CLOCK):
             self._device.clock.live_in(row.values["time-zone-name"])
         for row in self._device.store.rows(SCHEDULER):
-            self._arm(row)
+            self._arm_timer(row)
 
-    def _now(self) -> datetime:
+    def _read_clock(self) -> datetime:
         return self._device.clock.now().astimezone(UTC)
 
-    def _changed(self, action: StoreAction) -> None:
+    def _follow_action(self, action: StoreAction) -> None:
         for change in action.changes:
             if change.path == CLOCK:
                 self.clock_moved()
@@ -103,31 +103,31 @@ class Schedule:
                     timer.cancel()
                 self._next.pop(change.id, None)
                 if change.after is not None:
-                    self._remember(change.id, change.after, change.fields())
-                    self._arm(EmulatedRow(change.id, change.after))
+                    self._remember_start(change.id, change.after, change.fields())
+                    self._arm_timer(EmulatedRow(change.id, change.after))
 
-    def _remember(self, number: int, values: dict[str, str], fields: frozenset[str]) -> None:
+    def _remember_start(self, number: int, values: dict[str, str], fields: frozenset[str]) -> None:
         """A row that starts now starts at this very moment, although it keeps whole seconds only."""
         if fields & {"start-date", "start-time"}:
             self._exact.pop(number, None)
             self._added[number] = self._device.clock.up()
             self._fired.discard(number)
-            start, now = self._start(values), self._now()
+            start, now = self._parse_start(values), self._read_clock()
             if start is not None and timedelta() <= now - start < timedelta(seconds=1):
                 self._exact[number] = now
 
-    def _start(self, values: dict[str, str]) -> datetime | None:
+    def _parse_start(self, values: dict[str, str]) -> datetime | None:
         if values["start-time"] == "startup":
             return None
         text = f"{values['start-date']} {values['start-time']}"
         start = datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=self._device.clock.zone)
         return start.astimezone(UTC)  # so that an interval stays as long as it is when summer ends
 
-    def _due(self, row: EmulatedRow) -> datetime | None:
-        if row.values["disabled"] == "true" or self._broken(row):
+    def _next_due(self, row: EmulatedRow) -> datetime | None:
+        if row.values["disabled"] == "true" or self._is_broken(row):
             return None
         interval = timedelta(seconds=durations.seconds(row.values["interval"]))
-        now, start = self._now(), self._exact.get(row.id) or self._start(row.values)
+        now, start = self._read_clock(), self._exact.get(row.id) or self._parse_start(row.values)
         if start is None:
             return self._due_by_uptime(row, interval, now)
         if start > now:
@@ -151,38 +151,38 @@ class Schedule:
         # Wall time and uptime are two clocks: a run that is due by the one may be due a moment later by the other.
         return now + ((past + _SLACK) // interval + 1) * interval - past
 
-    def _broken(self, row: EmulatedRow) -> bool:
+    def _is_broken(self, row: EmulatedRow) -> bool:
         """Whether the unit does not run this row at all."""
         if self._device.config.schedules == "never":
             return True
         default = (row.values["start-date"], row.values["start-time"]) == _DEFAULT_START
         return default and _BROKEN_SINCE <= self._device.version < _MENDED
 
-    def _arm(self, row: EmulatedRow) -> None:
-        due = self._due(row)
+    def _arm_timer(self, row: EmulatedRow) -> None:
+        due = self._next_due(row)
         if due is not None:
             self._wait_for(row.id, due)
 
     def _wait_for(self, number: int, due: datetime) -> None:
         self._next[number] = due
         # A wait of years is longer than a timer can be: it is divided.
-        wait = min((due - self._now()).total_seconds(), _LONGEST_WAIT)
-        self._timers[number] = self._later(max(wait, 0.0), lambda: self._fire(number, due))
+        wait = min((due - self._read_clock()).total_seconds(), _LONGEST_WAIT)
+        self._timers[number] = self._later(max(wait, 0.0), lambda: self._fire_timer(number, due))
 
-    def _fire(self, number: int, due: datetime) -> None:
+    def _fire_timer(self, number: int, due: datetime) -> None:
         self._timers.pop(number, None)
         self._next.pop(number, None)
         row = self._device.store.get(SCHEDULER, number)
-        if self._now() < due:  # a timer may come a moment early; the run must not come twice
+        if self._read_clock() < due:  # a timer may come a moment early; the run must not come twice
             self._wait_for(number, due)
             return
         self._fired.add(number)
-        self._arm(row)
+        self._arm_timer(row)
         days = list(filter(None, row.values.get("days", "").split(",")))
         if not days or DAYS[due.astimezone(self._device.clock.zone).weekday()] in days:
-            self._run(row)
+            self._run_event(row)
 
-    def _run(self, row: EmulatedRow) -> None:
+    def _run_event(self, row: EmulatedRow) -> None:
         """Run the event as the row's owner, with the row's policies. An event that is just the name of a
         script runs that with the script's own permissions."""
         device, name, event = self._device, row.values["name"], row.values["on-event"]

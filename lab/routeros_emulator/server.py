@@ -51,7 +51,7 @@ class Server:
         wanted: dict[str, int | None] = {"api": config.api_port, "api-ssl": config.tls_port}
         wanted |= {"www": config.www_port, "www-ssl": config.www_ssl_port}
         self._ports = {service: port for service, port in wanted.items() if port is not None}
-        self._device.store.observers.append(self._heard)
+        self._device.store.observers.append(self._follow_action)
         self._device.resets.append(self.refresh)
         self.refresh()
         ports = self._ports
@@ -59,10 +59,10 @@ class Server:
 
     def refresh(self) -> None:
         """Update the addresses from /ip/address; open and close listeners as in /ip/service."""
-        addresses = self._addresses()
+        addresses = self._list_addresses()
         for place in [place for place in self._listeners if place[1] not in addresses]:
             self._listeners.pop(place).leave()
-        self._lose(addresses)
+        self._drop_connections(addresses)
         try:
             self._homes.keep(addresses)
         except AddressError as error:
@@ -71,7 +71,7 @@ class Server:
             for service in self._ports:
                 self._see_to(service, address)
 
-    def _addresses(self) -> list[str]:
+    def _list_addresses(self) -> list[str]:
         config = self._device.config
         if not config.follow:
             return [str(config.address)]
@@ -82,12 +82,14 @@ class Server:
         """Update one service at one address. Raises OSError when the port is not available, unless the unit follows:
         then the address may be one that this machine does not accept, which is logged and does not affect the others.
         """
-        row, listener = self._row(service), self._listeners.get((service, address))
+        row, listener = self._service_row(service), self._listeners.get((service, address))
         try:
             if listener is None:
-                tls = self._securer(service) if service.endswith("-ssl") else None
+                tls = self._make_tls(service) if service.endswith("-ssl") else None
                 port = self._ports[service]
-                listener = ServiceListener(address, port, self._admitter(service), self._server(service), tls)
+                listener = ServiceListener(
+                    address, port, self._make_admission(service), self._make_server(service), tls
+                )
                 self._listeners[service, address] = listener
                 self._ports[service] = listener.port  # a port chosen by the system is the same for all addresses
             if row is not None and row["disabled"] == "false":
@@ -99,7 +101,7 @@ class Server:
                 raise
             self._device.tell("system,error", f"{service} at {address}: {error.strerror}")
 
-    def _lose(self, addresses: list[str]) -> None:
+    def _drop_connections(self, addresses: list[str]) -> None:
         """End connections to a removed address silently. RouterOS notices that after a timeout; here it happens at
         once, after the sentence that removed the address was answered.
         """
@@ -126,34 +128,34 @@ class Server:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _heard(self, action: StoreAction) -> None:
+    def _follow_action(self, action: StoreAction) -> None:
         paths = {change.path for change in action.changes}
         if SERVICE in paths or (ADDRESS in paths and self._device.config.follow):
             self.refresh()
 
-    def _row(self, service: str) -> Values | None:
+    def _service_row(self, service: str) -> Values | None:
         row = self._device.store.find(SERVICE, service)
         return row.values if row is not None else None
 
-    def _server(self, service: str) -> Serve:
+    def _make_server(self, service: str) -> Serve:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self._count += 1
-            task = asyncio.create_task(self._session(service, reader, writer))
+            task = asyncio.create_task(self._run_session(service, reader, writer))
             self._tasks[task] = (service, writer)
             task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
         return serve
 
-    def _session(
+    def _run_session(
         self, service: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> Coroutine[None, None, None]:
         kind = RestSession if service.startswith("www") else EmulatedSession
         return kind(self._count, self._device, self._faults, self._journal, reader, writer, service).run()
 
-    def _admitter(self, service: str) -> Callable[[str], bool]:
+    def _make_admission(self, service: str) -> Callable[[str], bool]:
         def admits(peer: str) -> bool:
             """A peer outside ``address`` or one session too many is hung up on at once."""
-            row = self._row(service)
+            row = self._service_row(service)
             if row is None:
                 return False
             allowed = [ipaddress.ip_network(text) for text in row.get("address", "").split(",") if text]
@@ -168,9 +170,9 @@ class Server:
 
         return admits
 
-    def _securer(self, service: str) -> Callable[[], ssl.SSLContext]:
+    def _make_tls(self, service: str) -> Callable[[], ssl.SSLContext]:
         def secure() -> ssl.SSLContext:
-            row = self._row(service) or {}
+            row = self._service_row(service) or {}
             found = self._device.store.find(CERTIFICATE, row.get("certificate") or "none")
             try:
                 return self._device.vault.context(found.id if found else 0, only_1_2=row.get("tls-version") != "any")

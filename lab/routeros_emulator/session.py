@@ -40,7 +40,7 @@ class EmulatedSession(EmulatedConnection):
         try:
             while True:
                 if words := await read_sentence(self._reader):
-                    await self._accept(parse(words))
+                    await self._accept_sentence(parse(words))
         except HangupError as reason:
             end = str(reason)
         except ProtocolError as error:
@@ -48,36 +48,36 @@ class EmulatedSession(EmulatedConnection):
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
-            await self._close(end)
+            await self._close_session(end)
 
-    async def _accept(self, sentence: Sentence) -> None:
+    async def _accept_sentence(self, sentence: Sentence) -> None:
         if sentence.command == "/login":
-            self._login(sentence)
+            self._log_in(sentence)
         elif self._client is None:
-            self._fatal("not logged in", sentence)
+            self._send_fatal("not logged in", sentence)
         elif sentence.command == "/quit":
-            self._fatal("session terminated on request", sentence)
+            self._send_fatal("session terminated on request", sentence)
         elif sentence.command == "/cancel":
-            self._cancel(sentence)
+            self._cancel_commands(sentence)
         elif sentence.tag is None and not _may_stream(sentence):
-            await self._execute(sentence, self._client)
+            await self._execute_sentence(sentence, self._client)
         else:
-            task = asyncio.create_task(self._guarded(sentence, self._client))
+            task = asyncio.create_task(self._execute_guarded(sentence, self._client))
             self._running[task] = sentence.tag
             task.add_done_callback(lambda done: self._running.pop(done, None))
         await self._writer.drain()
 
-    def _login(self, sentence: Sentence) -> None:
+    def _log_in(self, sentence: Sentence) -> None:
         given = sentence.attributes
         if not given:
             # The first step of the login before 6.43: a challenge. Clients that ask for it may log in with name and
             # password next; an answer to it is refused, as RouterOS 7 does.
-            self._finish(sentence, "session", ret=secrets.token_hex(16))
+            self._send_done(sentence, "session", ret=secrets.token_hex(16))
             return
         try:
             user = authenticate(self._device, given.get("name", ""), given.get("password", ""))
         except TrapError as trap:
-            self._trap(sentence, trap)
+            self._send_trap(sentence, trap)
             return
         if self._client is not None:
             self._device.left(self._client)
@@ -87,20 +87,20 @@ class EmulatedSession(EmulatedConnection):
         )
         self._device.clients[self._number] = self._client
         self._device.tell("system,info,account", f"user {user['name']} logged in from {self._peer} via api")
-        self._finish(sentence, "session")
+        self._send_done(sentence, "session")
 
-    def _cancel(self, sentence: Sentence) -> None:
+    def _cancel_commands(self, sentence: Sentence) -> None:
         wanted = sentence.attributes.get("tag")
         for task, tag in list(self._running.items()):
             if wanted is None or tag == wanted:
                 task.cancel()
-        self._finish(sentence, "session")
+        self._send_done(sentence, "session")
 
-    async def _guarded(self, sentence: Sentence, client: RequestClient) -> None:
+    async def _execute_guarded(self, sentence: Sentence, client: RequestClient) -> None:
         try:
-            await self._execute(sentence, client)
+            await self._execute_sentence(sentence, client)
         except asyncio.CancelledError:
-            self._trap(sentence, TrapError("interrupted", INTERRUPTED))
+            self._send_trap(sentence, TrapError("interrupted", INTERRUPTED))
         except (HangupError, OSError):
             self._writer.transport.abort()
         except Exception:
@@ -108,45 +108,45 @@ class EmulatedSession(EmulatedConnection):
             self._writer.transport.abort()
             raise
 
-    async def _execute(self, sentence: Sentence, client: RequestClient) -> None:
+    async def _execute_sentence(self, sentence: Sentence, client: RequestClient) -> None:
         fault = self._faults.strike(sentence.command, write=is_write(sentence.verb))
-        if fault is not None and await self._suffer(fault, sentence, client):
+        if fault is not None and await self._apply_fault(fault, sentence, client):
             return
         try:
             reply = dispatch(self._device, client, sentence)
             if isinstance(reply, Reply):
                 for row in reply.rows:
-                    self._row(sentence, row)
+                    self._send_row(sentence, row)
                 if reply.listing and not reply.rows and self._device.version >= _EMPTY_SINCE:
-                    self._send("!empty", sentence)
-                self._finish(sentence, ret=reply.ret)
+                    self._send_reply("!empty", sentence)
+                self._send_done(sentence, ret=reply.ret)
             else:
-                await self._stream(sentence, reply)
+                await self._stream_rows(sentence, reply)
         except TrapError as trap:
-            self._trap(sentence, trap)
+            self._send_trap(sentence, trap)
 
-    async def _stream(self, sentence: Sentence, stream: Stream) -> None:
+    async def _stream_rows(self, sentence: Sentence, stream: Stream) -> None:
         async for row in stream:
-            self._row(sentence, row)
-            self._flush()
+            self._send_row(sentence, row)
+            self._flush_rows()
             await self._writer.drain()
-        self._finish(sentence)
+        self._send_done(sentence)
 
-    async def _suffer(self, fault: InjectedFault, sentence: Sentence, client: RequestClient) -> bool:
+    async def _apply_fault(self, fault: InjectedFault, sentence: Sentence, client: RequestClient) -> bool:
         """Apply a fault; True when the command ends with it."""
         if await self._goes_on_after(fault):
             return False
         if fault.kind == "ignore":
-            self._finish(sentence, result="ignored by fault")
+            self._send_done(sentence, result="ignored by fault")
             return True
         if fault.takes_effect:
             await self._carry_out(sentence, client)
         if fault.kind == "trap":
-            self._trap(sentence, TrapError(fault.message))
+            self._send_trap(sentence, TrapError(fault.message))
             return True
-        self._note(sentence, f"fault: {fault.kind}")
+        self._record_sentence(sentence, f"fault: {fault.kind}")
         if fault.kind == "hang":
-            await self._hang(sentence)
+            await self._hang_forever(sentence)
         if fault.kind == "mute":
             return True
         if fault.kind == "garbage":
@@ -161,10 +161,10 @@ class EmulatedSession(EmulatedConnection):
         with suppress(TrapError):
             reply = dispatch(self._device, client, sentence)
             if not isinstance(reply, Reply) and not _may_stream(sentence):
-                async for _row in reply:
+                async for _send_row in reply:
                     pass
 
-    async def _hang(self, sentence: Sentence) -> None:
+    async def _hang_forever(self, sentence: Sentence) -> None:
         """Never come back, as long as the peer waits. Commands without a tag wait for one another."""
         if sentence.tag is not None:
             await asyncio.get_running_loop().create_future()
@@ -172,43 +172,43 @@ class EmulatedSession(EmulatedConnection):
             pass
         raise HangupError("fault: hang")
 
-    def _row(self, sentence: Sentence, row: Mapping[str, str]) -> None:
-        self._hold("!re", sentence, *(f"={name}={value}" for name, value in row.items()))
+    def _send_row(self, sentence: Sentence, row: Mapping[str, str]) -> None:
+        self._queue_reply("!re", sentence, *(f"={name}={value}" for name, value in row.items()))
 
-    def _finish(
+    def _send_done(
         self, sentence: Sentence, kind: str | None = None, ret: str | None = None, result: str = "done"
     ) -> None:
-        self._note(sentence, result, kind)
-        self._send("!done", sentence, *([f"=ret={ret}"] if ret is not None else []))
+        self._record_sentence(sentence, result, kind)
+        self._send_reply("!done", sentence, *([f"=ret={ret}"] if ret is not None else []))
 
-    def _trap(self, sentence: Sentence, trap: TrapError) -> None:
-        self._note(sentence, f"trap: {trap.message}")
+    def _send_trap(self, sentence: Sentence, trap: TrapError) -> None:
+        self._record_sentence(sentence, f"trap: {trap.message}")
         category = [] if trap.category is None else [f"=category={trap.category}"]
-        self._hold("!trap", sentence, *category, f"=message={trap.message}")
-        self._send("!done", sentence)
+        self._queue_reply("!trap", sentence, *category, f"=message={trap.message}")
+        self._send_reply("!done", sentence)
 
-    def _fatal(self, message: str, sentence: Sentence) -> None:
-        self._note(sentence, f"fatal: {message}", "session")
+    def _send_fatal(self, message: str, sentence: Sentence) -> None:
+        self._record_sentence(sentence, f"fatal: {message}", "session")
         self._writer.write(encode_sentence(["!fatal", message]))
         raise HangupError(message)
 
-    def _send(self, reply: str, sentence: Sentence, *words: str) -> None:
+    def _send_reply(self, reply: str, sentence: Sentence, *words: str) -> None:
         """Send a reply after the rows before it: a row in a TLS record of its own costs ten times its making."""
-        self._hold(reply, sentence, *words)
-        self._flush()
+        self._queue_reply(reply, sentence, *words)
+        self._flush_rows()
 
-    def _hold(self, reply: str, sentence: Sentence, *words: str) -> None:
+    def _queue_reply(self, reply: str, sentence: Sentence, *words: str) -> None:
         tag = [f".tag={sentence.tag}"] if sentence.tag is not None else []
         self._rows += encode_sentence([reply, *tag, *words])
         if len(self._rows) >= PART_BYTES:
-            self._flush()
+            self._flush_rows()
 
-    def _flush(self) -> None:
+    def _flush_rows(self) -> None:
         if not self._writer.is_closing():
             self._writer.write(bytes(self._rows))
         self._rows.clear()
 
-    def _note(self, sentence: Sentence, result: str, kind: str | None = None) -> None:
+    def _record_sentence(self, sentence: Sentence, result: str, kind: str | None = None) -> None:
         if kind is None:
             write = is_write(sentence.verb)
             kind = "session" if sentence.command == "/login" else "write" if write else "read"
@@ -218,7 +218,7 @@ class EmulatedSession(EmulatedConnection):
         command = mask(sentence.command)
         self._journal.record(kind, menu, result, **facts, command=command, words=sentence.masked())
 
-    async def _close(self, end: str) -> None:
+    async def _close_session(self, end: str) -> None:
         running = list(self._running)
         for task in running:
             task.cancel()

@@ -56,7 +56,7 @@ class InstalledSoftware:
         removed; else they stay."""
         now = replace(self, firmware=self.written or self.firmware, written="")
         names = [name for name in files.names() if name.endswith(".npk")] if installs else []
-        found = {file: _read(files, file) for file in names}
+        found = {file: _read_package(files, file) for file in names}
         known = {file: known for file, known in found.items() if known}
         lines = [f"can not install {file}: broken package" for file in names if file not in known]
         newest = max((numbers(version) for name, version in known.values() if name == "routeros"), default=())
@@ -87,7 +87,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return (*found, 0, 0)[:3]
 
 
-def _read(files: Files, file: str) -> tuple[str, str] | None:
+def _read_package(files: Files, file: str) -> tuple[str, str] | None:
     """Name and version of a package file; None for one that cannot be installed here."""
     data, named = files.read(file), _NAME.fullmatch(file)
     if not named or len(data) < 34 or data[:4] != MAGIC or struct.unpack("<I", data[4:8])[0] != len(data) - 8:

@@ -122,7 +122,7 @@ class Store:
         name, gone = spell_id(old.id) if new is None else new[key], old.values.get(key)
         changes: list[StoreChange] = []
         for other in self.menus.values():
-            fields = [f for f in other.references if _refers(f, menu.path)]
+            fields = [f for f in other.references if _refers_to(f, menu.path)]
             for row in self.rows(other.path) if fields else ():
                 held = {f.name: parts(f, row.values[f.name]) for f in fields if f.name in row.values}
                 moved = {key: ",".join(name if n == gone else n for n in names) for key, names in held.items()}
@@ -163,5 +163,5 @@ def parts(item: EmulatedField, text: str) -> list[str]:
     return [part for part in text.split(",") if part] if many else [text]
 
 
-def _refers(item: EmulatedField, path: str) -> bool:
+def _refers_to(item: EmulatedField, path: str) -> bool:
     return isinstance(item.kind, Reference) and path in item.kind.menus

@@ -29,7 +29,7 @@ class SwitchChip:
         self._counters: dict[str, Counter[str]] = {name: Counter() for name in device.hardware.by_name}
         self.stale: set[str] = set()
         self.retrains = self.quiet = False
-        device.store.observers.append(self._hear)
+        device.store.observers.append(self._follow_action)
 
     def bump(self, interface: str, counters: Mapping[str, int]) -> None:
         """Let counters of an interface (default name) grow. KeyError: no such interface or counter."""
@@ -55,7 +55,7 @@ class SwitchChip:
         """Let a port's offload go stale. KeyError: no such interface."""
         self.stale.add(self._device.hardware.by_name[interface].name)
 
-    def _hear(self, action: StoreAction) -> None:
+    def _follow_action(self, action: StoreAction) -> None:
         for change in action.changes:
             if change.path != "/interface/bridge/port" or change.before is None:
                 continue

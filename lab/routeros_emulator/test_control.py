@@ -53,26 +53,26 @@ class Control:
         self._listener: asyncio.Server | None = None
         self._operations: dict[str, Callable[[Request], Request]] = {
             "stats": lambda _request: dict(self._journal.stats()),
-            "state": self._state,
-            "fault": self._fault,
-            "heal": self._heal,
-            "cable": self._cable,
-            "settle": self._settle,
+            "state": self._give_state,
+            "fault": self._add_fault,
+            "heal": self._clear_faults,
+            "cable": self._move_cable,
+            "settle": self._set_settle_time,
             "unroll_delay": self._unroll_delay,
-            "counters": self._counters,
-            "stale": self._stale,
-            "retrain": self._retrain,
-            "quiet": self._quiet,
-            "sensor": self._sensor,
-            "monitor": self._monitor,
-            "learn": self._learn,
-            "file": self._file,
-            "pass": self._pass,
-            "clock": self._clock,
-            "flash": self._flash,
-            "hosts": self._hosts,
-            "reset": self._reset,
-            "rewire": self._rewire,
+            "counters": self._add_to_counters,
+            "stale": self._lose_offload,
+            "retrain": self._set_retraining,
+            "quiet": self._set_quiet,
+            "sensor": self._set_sensor,
+            "monitor": self._set_monitor_word,
+            "learn": self._move_neighbour,
+            "file": self._write_file,
+            "pass": self._skip_time,
+            "clock": self._shift_clock,
+            "flash": self._set_free_space,
+            "hosts": self._add_learned_hosts,
+            "reset": self._reset_unit,
+            "rewire": self._rewire_links,
             "disconnect": lambda _request: {"sessions": self._server.disconnect()},
         }
 
@@ -83,7 +83,7 @@ class Control:
     async def start(self, path: Path) -> None:
         """Listen on a socket file that only this user may open; one left by an earlier run is replaced."""
         path.unlink(missing_ok=True)
-        self._listener = await asyncio.start_unix_server(self._serve, path)
+        self._listener = await asyncio.start_unix_server(self._serve_requests, path)
         path.chmod(0o600)
 
     def stop(self) -> None:
@@ -100,13 +100,13 @@ class Control:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return {"ok": False, "error": f"{type(error).__name__}: {error}"}
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             writer.write(json.dumps(self.answer(line)).encode() + b"\n")
             await writer.drain()
         writer.close()
 
-    def _state(self, _request: Request) -> Request:
+    def _give_state(self, _request: Request) -> Request:
         device = self._device
         stored = [menu for menu in device.menus.values() if menu.rows is None]
         links = {name: device.links.status(name) for name in device.links.downs}
@@ -122,20 +122,20 @@ class Control:
             ],
         }
 
-    def _fault(self, request: Request) -> Request:
+    def _add_fault(self, request: Request) -> Request:
         self._faults.add(request)
         return {}
 
-    def _heal(self, _request: Request) -> Request:
+    def _clear_faults(self, _request: Request) -> Request:
         self._faults.clear()
         self._device.planted_words.clear()
         return {}
 
-    def _rewire(self, _request: Request) -> Request:
+    def _rewire_links(self, _request: Request) -> Request:
         self._device.links.rewire()
         return {}
 
-    def _cable(self, request: Request) -> Request:
+    def _move_cable(self, request: Request) -> Request:
         links = self._device.links
         socket = links.plant.find(request["cage"], request["lane"])
         cages = {socket.cage}
@@ -148,69 +148,69 @@ class Control:
         links.restart(cages)
         return {}
 
-    def _counters(self, request: Request) -> Request:
+    def _add_to_counters(self, request: Request) -> Request:
         self._device.chip.bump(request["interface"], request["add"])
         return {}
 
-    def _stale(self, request: Request) -> Request:
+    def _lose_offload(self, request: Request) -> Request:
         self._device.chip.lose_offload(request["interface"])
         return {}
 
-    def _retrain(self, request: Request) -> Request:
+    def _set_retraining(self, request: Request) -> Request:
         self._device.chip.retrains = bool(request.get("stale", True))
         return {}
 
-    def _quiet(self, request: Request) -> Request:
+    def _set_quiet(self, request: Request) -> Request:
         self._device.chip.quiet = bool(request.get("quiet", True))
         return {}
 
-    def _sensor(self, request: Request) -> Request:
+    def _set_sensor(self, request: Request) -> Request:
         self._device.sensors[str(request["name"])] = str(request["value"])
         return {}
 
-    def _monitor(self, request: Request) -> Request:
+    def _set_monitor_word(self, request: Request) -> Request:
         field, value = request["field"], request.get("value")
         if not isinstance(field, str) or not (value is None or isinstance(value, str)):
             raise TypeError("field is a text, and value is a text or null")
         self._device.planted_words[field] = value
         return {}
 
-    def _learn(self, request: Request) -> Request:
+    def _move_neighbour(self, request: Request) -> Request:
         self._device.neighbours.move(str(ipaddress.ip_address(request["address"])), request["interface"])
         return {}
 
-    def _file(self, request: Request) -> Request:
+    def _write_file(self, request: Request) -> Request:
         self._device.files.write(request["name"], Path(request["path"]).read_bytes())
         return {}
 
-    def _pass(self, request: Request) -> Request:
+    def _skip_time(self, request: Request) -> Request:
         self._device.clock.skip(float(request["seconds"]))
         self._device.schedule.clock_moved()
         return {}
 
-    def _clock(self, request: Request) -> Request:
+    def _shift_clock(self, request: Request) -> Request:
         self._device.clock.shift += timedelta(seconds=float(request["seconds"]))
         self._device.schedule.clock_moved()
         return {}
 
-    def _flash(self, request: Request) -> Request:
+    def _set_free_space(self, request: Request) -> Request:
         self._device.flash += int(request["bytes"]) - self._device.free_space()
         return {}
 
-    def _hosts(self, request: Request) -> Request:
+    def _add_learned_hosts(self, request: Request) -> Request:
         port = self._device.hardware.by_name[request["interface"]].name
         numbers = (number.to_bytes(5, "big") for number in range(int(request["count"])))
         self._device.learned = [(":".join(f"{byte:02X}" for byte in (0x06, *octets)), port) for octets in numbers]
         return {}
 
-    def _reset(self, _request: Request) -> Request:
+    def _reset_unit(self, _request: Request) -> Request:
         self._faults.clear()
         cut = self._server.disconnect()
         self._device.reset()
         self._journal.forget()
         return {"sessions": cut}
 
-    def _settle(self, request: Request) -> Request:
+    def _set_settle_time(self, request: Request) -> Request:
         self._device.links.settle = float(request["seconds"])
         return {}
 

@@ -71,13 +71,13 @@ def entries(device: EmulatedDevice, bridge: str) -> list[VlanEntry]:
     """Return the effective table of a bridge, static rows first; nothing while the bridge does not filter."""
     if not filters(device, bridge):
         return []
-    wanted = _pvids(device, bridge)
+    wanted = _list_pvids(device, bridge)
     found: list[VlanEntry] = []
     for row in device.store.rows(VLAN):
         if row.values["bridge"] != bridge or row.values["disabled"] == "true":
             continue
-        ids, tagged = frozenset(numbers(row.values["vlan-ids"])), _names(row.values.get("tagged", ""))
-        untagged = _names(row.values.get("untagged", ""))
+        ids, tagged = frozenset(numbers(row.values["vlan-ids"])), _split_names(row.values.get("tagged", ""))
+        untagged = _split_names(row.values.get("untagged", ""))
         by_pvid = [name for name, pvid in wanted.items() if pvid in ids and name not in tagged + untagged]
         found.append(VlanEntry(row.id, ids, tagged, (*untagged, *by_pvid)))
     static = frozenset[int]().union(*(entry.ids for entry in found))
@@ -89,14 +89,14 @@ def entries(device: EmulatedDevice, bridge: str) -> list[VlanEntry]:
 
 def current(device: EmulatedDevice, bridge: str, names: Iterable[str]) -> str:
     """The comma list of those names that take part now: the bridge itself, and its ports that run."""
-    return ",".join(name for name in names if name == bridge or _runs(device, bridge, name))
+    return ",".join(name for name in names if name == bridge or _is_running_port(device, bridge, name))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _split_names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split(",")))
 
 
-def _pvids(device: EmulatedDevice, bridge: str) -> dict[str, int]:
+def _list_pvids(device: EmulatedDevice, bridge: str) -> dict[str, int]:
     """The PVID of the bridge itself and of each of its ports that admits untagged frames."""
     own = device.store.find(BRIDGE, bridge)
     ports = [row.values for row in device.store.rows(PORT) if row.values["bridge"] == bridge]
@@ -109,7 +109,7 @@ def _admits_untagged(values: Values) -> bool:
     return values["frame-types"] != "admit-only-vlan-tagged"
 
 
-def _runs(device: EmulatedDevice, bridge: str, name: str) -> bool:
+def _is_running_port(device: EmulatedDevice, bridge: str, name: str) -> bool:
     member = device.membership(name)
     if member is None or member.values["bridge"] != bridge or member.values["disabled"] == "true":
         return False

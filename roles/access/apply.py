@@ -108,7 +108,7 @@ def _given_to(owner: str) -> str:
     return f'chown {owner} "$new"'
 
 
-def _unchanged(path: str, before: bytes | None) -> str:
+def _require_unchanged_file(path: str, before: bytes | None) -> str:
     """Return shell text that fails when a file has changed since it was read."""
     look = f"[ ! -e {quote(path)} ]"
     if before is not None:
@@ -153,7 +153,10 @@ def exchange(facts: ExchangeFacts) -> Changeset:
     if lets_in:
         events += authorized_keys.changes(rack, before or b"", after)
         entry = node_key.entry(account)
-        check, mode = f"{_unchanged(entry, before)}; {_given_to(account.owner)}", node_key.MODES["authorized"]
+        check, mode = (
+            f"{_require_unchanged_file(entry, before)}; {_given_to(account.owner)}",
+            node_key.MODES["authorized"],
+        )
         commands.append(remote_files.put(entry, after, mode=mode, before=before, check=check))
     for file in stale:
         events.append(managed_file_change(file, ours[file.path]))
@@ -197,6 +200,6 @@ def own_name(facts: AccessFacts) -> Changeset:
         commands.append(remote_files.put(etc_hosts.CLOUD, etc_hosts.CLOUD_TEXT, mode="644"))
     if found != after:
         events.append(file_diff(etc_hosts.HOSTS, found, after))
-        check = _unchanged(etc_hosts.HOSTS, found)
+        check = _require_unchanged_file(etc_hosts.HOSTS, found)
         commands.append(remote_files.put(etc_hosts.HOSTS, after, mode="644", before=found, check=check))
     return Changeset(warnings=tuple(warnings), events=tuple(events), commands=tuple(commands))

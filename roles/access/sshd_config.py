@@ -55,7 +55,7 @@ def dropin(rack: Rack) -> ManagedFile | None:
     if not rack.access.hardening:
         return None
     lines = [header(rack.rack), *(f"{key} {value}" for key, value in SETTINGS.items()), ""]
-    return ManagedFile(DROPIN, "\n".join(lines).encode(), validate=_accepted())
+    return ManagedFile(DROPIN, "\n".join(lines).encode(), validate=_test_with_new_file())
 
 
 def lines(listing: str) -> list[SshdLine]:
@@ -130,7 +130,7 @@ def looks_elsewhere(shown: str, home: str) -> str | None:
     return None if usual & set(reported.split()) else reported or "nothing"
 
 
-def _accepted() -> str:
+def _test_with_new_file() -> str:
     """Shell text that succeeds when sshd takes its whole configuration with "$new" read first."""
     # sshd wants absolute names, and the first value wins: so the candidate comes before every existing setting.
     tried = "/run/sparkrack/sshd_config.tried"

@@ -53,11 +53,11 @@ PATHS = (
 ASKED_UNITS = (desired.PSTORE_UNIT, desired.JOURNAL_UNIT, desired.FLUSH_UNIT, clock_cap.NAME, *boot_evidence.NAMES)
 
 
-def _folders(name: str) -> tuple[str, ...]:
+def _dropin_folders(name: str) -> tuple[str, ...]:
     return tuple(f"{folder}/systemd/{name}.conf.d" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
 
 
-def _lines(*keys: str) -> str:
+def _setting_pattern(*keys: str) -> str:
     return f"^[[:space:]]*({'|'.join(keys)})[[:space:]]*="
 
 
@@ -74,12 +74,15 @@ host_facts.register(
             EVIDENCE_FILES: managed_file.probe_hashes(boot_evidence.PATHS),
             KDUMP_FILES: managed_file.probe_hashes(kdump.PATHS),
             MANAGER_SETTINGS: systemd_probes.dropin_settings(
-                systemd_probes.MANAGER, _lines("RuntimeWatchdogSec", "RebootWatchdogSec", "WatchdogDevice")
+                systemd_probes.MANAGER, _setting_pattern("RuntimeWatchdogSec", "RebootWatchdogSec", "WatchdogDevice")
             ),
             SYSCTL_SETTINGS: systemd_probes.dropin_settings(systemd_probes.SYSCTL, "(kernel|vm)[./][a-z_]*panic"),
-            PSTORE_SETTINGS: systemd_probes.dropin_settings(_folders("pstore"), _lines(*desired.PSTORE_SETTINGS)),
+            PSTORE_SETTINGS: systemd_probes.dropin_settings(
+                _dropin_folders("pstore"), _setting_pattern(*desired.PSTORE_SETTINGS)
+            ),
             JOURNAL_SETTINGS: systemd_probes.dropin_settings(
-                _folders("journald"), _lines("Storage", "SyncIntervalSec", "SystemMaxUse", "SystemKeepFree")
+                _dropin_folders("journald"),
+                _setting_pattern("Storage", "SyncIntervalSec", "SystemMaxUse", "SystemKeepFree"),
             ),
             RECORDER_PROGRAM: managed_file.probe_hashes((recorder.PROGRAM,)),
             RECORDER_UNITS: systemd_units.show_units(recorder.NAMES),
@@ -224,7 +227,7 @@ class BlackboxFacts(OwnFiles):
         """
         return ServiceState(
             units=self.units,
-            files=self.changes(files) if hashes is None else _rewritten(files, hashes),
+            files=self.changes(files) if hashes is None else _list_stale_files(files, hashes),
             there=bool(hashes) or (hashes is None and any(self.before(path) is not None for path in service.paths)),
             pending=bool(service.name) and self.pending(str(service.name).removeprefix("blackbox-")),
         )
@@ -235,13 +238,15 @@ class BlackboxFacts(OwnFiles):
         units = [file for file in self.recorder_files if file.path != recorder.PROGRAM]
         program = [file for file in self.recorder_files if file.path == recorder.PROGRAM]
         there = bool(self.recorder_program) or any(self.before(path) is not None for path in recorder.UNITS.values())
-        files = (*_rewritten(program, self.recorder_program), *self.changes(units))
+        files = (*_list_stale_files(program, self.recorder_program), *self.changes(units))
         return ServiceState(self.recorder_units, files, there=there, pending=self.recorder_state.pending)
 
     def kdump_service(self, files: Iterable[ManagedFile]) -> ServiceState:
         """Return the crash kernel's service as the node has it; `files`: its desired files."""
         unit = SystemdUnit("loaded", "inactive", self.crash_kernel.unit)
-        return ServiceState({kdump.UNIT: unit}, _rewritten(files, self.kdump_files), there=bool(self.kdump_files))
+        return ServiceState(
+            {kdump.UNIT: unit}, _list_stale_files(files, self.kdump_files), there=bool(self.kdump_files)
+        )
 
     def changes(self, files: Iterable[ManagedFile]) -> tuple[tuple[ManagedFile, Event], ...]:
         """Return those of these files that differ, each with what becomes of it."""
@@ -302,6 +307,8 @@ class BlackboxFacts(OwnFiles):
         return watchdog.differences(self.rack, self.device, self.manager)
 
 
-def _rewritten(files: Iterable[ManagedFile], actual: Mapping[str, FileState]) -> tuple[tuple[ManagedFile, Event], ...]:
+def _list_stale_files(
+    files: Iterable[ManagedFile], actual: Mapping[str, FileState]
+) -> tuple[tuple[ManagedFile, Event], ...]:
     stale = managed_file.differing(files, actual)
     return tuple(zip(stale, managed_file.changes(stale, actual), strict=True))

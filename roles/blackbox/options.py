@@ -39,7 +39,7 @@ VENDORS = get_args(Vendor)
 MOST_STALLS = 100
 
 
-def _limited(smallest: int, largest: int) -> AfterValidator:
+def _limit_duration(smallest: int, largest: int) -> AfterValidator:
     """A duration from `smallest` to `largest` seconds."""
 
     def check(text: str) -> str:
@@ -66,7 +66,7 @@ def _count_or_false(value: object) -> object:
     return value
 
 
-def _remote(value: object) -> object:
+def _check_journal_remote(value: object) -> object:
     if value is not False and value not in ("tls", "plain"):
         raise invalid(
             "{value} is not a way for a journal to leave a node",
@@ -75,7 +75,7 @@ def _remote(value: object) -> object:
     return value
 
 
-def _netconsole(value: object) -> object:
+def _check_netconsole(value: object) -> object:
     if value is not False and value != "plain":
         raise invalid(
             "{value} is not a way for messages of a kernel to leave a node",
@@ -84,12 +84,12 @@ def _netconsole(value: object) -> object:
     return value
 
 
-_LIMIT: TypeAdapter[str] = TypeAdapter(Annotated[Duration, _limited(10, 180)])
+_LIMIT: TypeAdapter[str] = TypeAdapter(Annotated[Duration, _limit_duration(10, 180)])
 WatchdogLimit = Annotated[Literal[False] | str, BeforeValidator(_unless_false)]
 """Time without a sign of life of systemd after which the hardware resets the node; False leaves the watchdog alone."""
-RebootDelay = Annotated[Duration, _limited(1, 300)]
-SyncInterval = Annotated[Duration, _limited(1, 300)]
-RingLength = Annotated[Duration, _limited(60, 3600)]
+RebootDelay = Annotated[Duration, _limit_duration(1, 300)]
+SyncInterval = Annotated[Duration, _limit_duration(1, 300)]
+RingLength = Annotated[Duration, _limit_duration(60, 3600)]
 SampleRate = Annotated[StrictInt, Field(ge=1, le=4)]
 JournalSize = Annotated[str, size(64, 64 * 1024, "the size of a journal", "is not a fit size for the journal", "2G")]
 Reserve = Annotated[
@@ -98,9 +98,9 @@ Reserve = Annotated[
 RcuStalls = Annotated[
     Literal[False] | Annotated[StrictInt, Field(ge=1, le=MOST_STALLS)], BeforeValidator(_count_or_false)
 ]
-RemoteKind = Annotated[Literal[False, "tls", "plain"], BeforeValidator(_remote)]
+RemoteKind = Annotated[Literal[False, "tls", "plain"], BeforeValidator(_check_journal_remote)]
 """How the journal leaves a node; False: it does not."""
-NetconsoleKind = Annotated[Literal[False, "plain"], BeforeValidator(_netconsole)]
+NetconsoleKind = Annotated[Literal[False, "plain"], BeforeValidator(_check_netconsole)]
 """How the messages of the kernel leave a node; False: they do not."""
 ClockMhz = Annotated[StrictInt, Field(ge=1000, le=2600)]
 

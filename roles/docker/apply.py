@@ -53,8 +53,8 @@ def engine_changes(facts: DockerFacts) -> ServiceChanges:
     return needed + engine.differences(
         facts.state(engine),
         reason if facts.act != "reload" else {},
-        NO_CHANGES if facts.installed else _installation(facts),
-        _configuration(facts) if facts.writes else NO_CHANGES,
+        NO_CHANGES if facts.installed else _plan_installation(facts),
+        _plan_configuration(facts) if facts.writes else NO_CHANGES,
         reload_reasons=reason if facts.act == "reload" else {},
     )
 
@@ -63,11 +63,11 @@ def _ended_containers(facts: DockerFacts) -> str:
     return f", which ends {counted(len(facts.victims), 'running container')}" if facts.victims else ""
 
 
-def _installation(facts: DockerFacts) -> ServiceChanges:
+def _plan_installation(facts: DockerFacts) -> ServiceChanges:
     return ServiceChanges(acted(Action.INSTALL, " ".join(facts.packages)), (apt.install(*facts.packages),))
 
 
-def _configuration(facts: DockerFacts) -> ServiceChanges:
+def _plan_configuration(facts: DockerFacts) -> ServiceChanges:
     """Return the changes of daemon.json."""
     events = desired.setting_changes(facts.config, facts.rack.options(DockerOptions))
     if facts.nvidia:

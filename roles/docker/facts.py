@@ -204,10 +204,10 @@ class DockerFacts:
     def must_be_idle(self) -> bool:
         """Whether no container may run while the engine is started: it would be ended, and rack.yaml forbids that."""
         idle = self.rack.options(DockerOptions).restart == "idle"
-        return self.act in ("start", "restart") and not self._restores and idle
+        return self.act in ("start", "restart") and not self._restores_containers and idle
 
     @cached_property
-    def _restores(self) -> bool:
+    def _restores_containers(self) -> bool:
         """Whether containers survive the start. A dockerd without live-restore also ends those that it finds."""
         does = self.started is not None and desired.at(self.started, desired.LIVE) is True
         return self.rack.options(DockerOptions).live_restore and (does or not self.engine_unit.settled)
@@ -215,7 +215,7 @@ class DockerFacts:
     @cached_property
     def victims(self) -> list[containers.Container]:
         """Containers that the action would end."""
-        return self.running if self.act in ("start", "restart") and not self._restores else []
+        return self.running if self.act in ("start", "restart") and not self._restores_containers else []
 
     @cached_property
     def unit_blockers(self) -> list[str]:

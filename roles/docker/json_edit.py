@@ -35,7 +35,7 @@ def parse(text: str) -> dict[str, Any]:
     if not text.strip(" \t\r\n"):
         return {}
     try:
-        value = json.loads(text, parse_constant=_constant)
+        value = json.loads(text, parse_constant=_refuse_constant)
         if isinstance(value, dict):
             _check_duplicate_keys(text, _skip_space(text, 0))
     except json.JSONDecodeError as error:
@@ -180,5 +180,5 @@ def _skip_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
-def _constant(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"is not JSON: {name} is not a number")

@@ -35,16 +35,16 @@ def _without_settings(before: bytes, now: bytes) -> bytes:
     old, new = ((json_edit.parse(text.decode()) if text else {}) for text in (before, now))
     result = copy.deepcopy(new)
     for path in _OURS:
-        _set(result, path, desired.at(old, path))
+        _set_value(result, path, desired.at(old, path))
         for depth in range(len(path) - 1, 0, -1):
             if desired.at(result, path[:depth]) == {} and desired.at(old, path[:depth]) is None:
-                _set(result, path[:depth], None)
+                _set_value(result, path[:depth], None)
     if result == old:
         return before
     return (json.dumps(result, indent=4) + "\n").encode()
 
 
-def _set(config: dict[str, Any], path: desired.Path, value: Any) -> None:
+def _set_value(config: dict[str, Any], path: desired.Path, value: Any) -> None:
     """Set a value at a path, or remove it for None."""
     for key in path[:-1]:
         if key not in config and value is None:

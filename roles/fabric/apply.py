@@ -69,7 +69,7 @@ def configure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraC
     + seconds: how long the node waits for the confirmation
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    view = read_or_refuse(host, rack, node, _obstacles)
+    view = read_or_refuse(host, rack, node, _list_obstacles)
     if not isinstance(view, FabricFacts):
         yield view
         return
@@ -120,7 +120,7 @@ def read_or_refuse(
     return refusals.refuse(host, *blockers) if blockers else view
 
 
-def _obstacles(view: FabricFacts) -> list[str]:
+def _list_obstacles(view: FabricFacts) -> list[str]:
     right, units, _ = view.right, view.unit_blockers, view.dead
     return [*view.obstacles, *([] if right else units)]
 
@@ -143,7 +143,7 @@ def _on_trial(host: Host, progress: Rollout, view: FabricFacts, seconds: int) ->
 
     def changes() -> Iterator[PyinfraCommand]:
         shadows = scripts.shadow(view.adopted, remote_files.encoded(foreign_netplan.EMPTY_NETPLAN))
-        yield _activate(after, shadows + scripts.activate(desired.wanted(rack, node), view.now, entries))
+        yield _activate_trial(after, shadows + scripts.activate(desired.wanted(rack, node), view.now, entries))
         peers = progress.done | _right_already(host, view)
         yield FunctionCommand(prove_network, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
         yield _keep_file(after, trial, view.adopted)
@@ -167,7 +167,7 @@ def _right_already(host: Host, view: FabricFacts) -> set[str]:
     return found
 
 
-def _activate(content: bytes, activate: str) -> PyinfraCommand:
+def _activate_trial(content: bytes, activate: str) -> PyinfraCommand:
     return sudo_script(
         f"umask 077; mkdir -p /run/netplan; base64 -d > {desired.TRIED}; {activate}",
         stdin=remote_files.encoded(content),

@@ -107,13 +107,13 @@ class FabricFacts:
         return desired.problems(self.rack, self.node, self.now)
 
     @cached_property
-    def _foreign(self) -> Mapping[str, list[str]]:
+    def _names_in_files_of_others(self) -> Mapping[str, list[str]]:
         """The interfaces of ours that each file of others names or matches."""
-        devices, names = self._owners.devices, desired.wanted(self.rack, self.node)
-        return interface_owners.files_of_others(self.reading.text(OTHERS), self._content, devices, names)
+        devices, names = self._interface_owners.devices, desired.wanted(self.rack, self.node)
+        return interface_owners.files_of_others(self.reading.text(OTHERS), self._contents_of_others, devices, names)
 
     @cached_property
-    def _owners(self) -> interface_owners.Owners:
+    def _interface_owners(self) -> interface_owners.Owners:
         found = interface_owners.owners(self.reading.text(OWNERS))
         there = [name for name, state in self.now.items() if name in INTERFACES and state.known]
         if missing := [name for name in there if name not in found.devices]:
@@ -125,23 +125,23 @@ class FabricFacts:
         """The files of others that are taken over, with what they hold."""
         if not self.rack.fabric.adopt:
             return {}
-        content, renderers = self._content, foreign_netplan.renderers(self.reading.text(RENDERERS))
+        content, renderers = self._contents_of_others, foreign_netplan.renderers(self.reading.text(RENDERERS))
         return {
             path: content[path]
-            for path in self._foreign
+            for path in self._names_in_files_of_others
             if foreign_netplan.adoption_blocker(path, content.get(path), renderers) is None and path in content
         }
 
     @cached_property
-    def _content(self) -> dict[str, bytes]:
+    def _contents_of_others(self) -> dict[str, bytes]:
         return foreign_netplan.contents(self.reading.text(CONTENT))
 
     @cached_property
-    def _refused(self) -> list[str]:
+    def _files_that_must_go(self) -> list[str]:
         """Files of others that stay and must not."""
-        lines, content = [], self._content
+        lines, content = [], self._contents_of_others
         renderers = foreign_netplan.renderers(self.reading.text(RENDERERS))
-        for path, names in self._foreign.items():
+        for path, names in self._names_in_files_of_others.items():
             hindrance = foreign_netplan.adoption_blocker(path, content.get(path), renderers)
             if path in self.adopted:
                 continue
@@ -152,12 +152,15 @@ class FabricFacts:
             lines += [f"{path} defines {name}, which this rack manages; {edit}" for name in names]
         names = list(desired.wanted(self.rack, self.node))
         ours = self.before is not None
-        return [*lines, *interface_owners.in_the_way(self._owners, names, self._foreign, ours)]
+        return [
+            *lines,
+            *interface_owners.in_the_way(self._interface_owners, names, self._names_in_files_of_others, ours),
+        ]
 
     @cached_property
     def _said_by_others(self) -> bool:
         """Whether other files, which may be taken over, already have the effect of ours: ours is not needed then."""
-        if self.before is not None or not self.adopted or self.adopted.keys() != self._foreign.keys():
+        if self.before is not None or not self.adopted or self.adopted.keys() != self._names_in_files_of_others.keys():
             return False
         return foreign_netplan.is_equivalent(self.adopted.values(), desired.wanted(self.rack, self.node))
 
@@ -191,5 +194,5 @@ class FabricFacts:
             *([TRIAL.busy] if self.reading.content(TRIAL.script) is not None else []),
             *(f"{name}: is not there; is its cable in, and its driver loaded?" for name in missing),
             *(f"{name}: is there and is no VLAN of the fabric; rename or remove it" for name in occupied),
-            *self._refused,
+            *self._files_that_must_go,
         ]

@@ -87,10 +87,15 @@ def matched(content: bytes, devices: Mapping[str, Device]) -> set[str]:
     except (YAMLError, UnicodeDecodeError, KeyError, TypeError, AttributeError):
         return set()
     matches = [entry["match"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("match"), dict)]
-    return {name for name, device in devices.items() for match in matches if match and _matches(match, name, device)}
+    return {
+        name
+        for name, device in devices.items()
+        for match in matches
+        if match and _match_selects_interface(match, name, device)
+    }
 
 
-def _matches(match: Mapping[str, Any], name: str, device: Device) -> bool:
+def _match_selects_interface(match: Mapping[str, Any], name: str, device: Device) -> bool:
     """Return whether all properties of a `match` are those of an interface, as netplan reads them."""
     drivers = match.get("driver", device.driver)
     globs = drivers if isinstance(drivers, list) else [drivers]
@@ -185,7 +190,9 @@ def _profiles_in_force(found: Owners, names: Iterable[str], ours: bool) -> dict[
     for name in names if found.manager else ():
         device = found.devices.get(name)
         for path, selectors in found.keyfiles.items():
-            if name in selectors or (device and any(_selects(text, name, device) for text in selectors)):
+            if name in selectors or (
+                device and any(_keyfile_selects_interface(text, name, device) for text in selectors)
+            ):
                 profiles.setdefault(path, set()).add(name)
         path = found.profiles.get(name, NETPLAN_PROFILE)
         if ours and not path.startswith(NETPLAN_PROFILE):
@@ -193,7 +200,7 @@ def _profiles_in_force(found: Owners, names: Iterable[str], ours: bool) -> dict[
     return profiles
 
 
-def _selects(text: str, name: str, device: Device) -> bool:
+def _keyfile_selects_interface(text: str, name: str, device: Device) -> bool:
     """Return whether the value of `interface-name` or `mac-address` of a keyfile is this interface. A list, which only
     the section [match] has, selects what one of its patterns matches, and none of those with `!` and all with `&`."""
     patterns = [pattern for pattern in text.split(";") if pattern]

@@ -45,7 +45,7 @@ def unconfigure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[Pyinfr
     + seconds: how long the node waits for the confirmation
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    view = read_or_refuse(host, rack, node, _obstacles)
+    view = read_or_refuse(host, rack, node, _list_obstacles)
     if not isinstance(view, FabricFacts):
         yield view
         return
@@ -76,7 +76,7 @@ def _has_our_files(view: FabricFacts) -> bool:
     return view.before is not None or view.reading.content(desired.TRIED) is not None
 
 
-def _obstacles(view: FabricFacts) -> list[str]:
+def _list_obstacles(view: FabricFacts) -> list[str]:
     _ = view.now
     obstacles = list(view.unit_blockers) if _has_our_files(view) else []
     return obstacles if view.reading.content(TRIAL.script) is None else [*obstacles, TRIAL.busy]

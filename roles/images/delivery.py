@@ -35,10 +35,10 @@ class ImageDelivery:
         transfers = self.fleet.transfers[step.goal.image.name]
         with transfers.delivery(self.node, transfers.goal.image.local):
             self._fetch_image(transfers)
-            self._transfer(transfers).send(scripts.name(transfers.goal.image, self._pin_image(transfers).id))
+            self._make_transfer(transfers).send(scripts.name(transfers.goal.image, self._pin_image(transfers).id))
             transfers.sources.setdefault(self.node, 0)
 
-    def _transfer(self, transfers: ImageTransfers) -> Transfer:
+    def _make_transfer(self, transfers: ImageTransfers) -> Transfer:
         survey = self.fleet.survey
         return Transfer(self.host, transfers.goal.image, survey.rack.access.user, list(survey.views[self.node].room))
 
@@ -56,7 +56,7 @@ class ImageDelivery:
         if not transfers.sources and transfers.pulling is None:
             transfers.pulling = self.node
         self.host.log(f"{image.local}: an earlier run still fetches it; waiting for that")
-        self._transfer(transfers).watch("an earlier run", transfers.size)
+        self._make_transfer(transfers).watch("an earlier run", transfers.size)
         if self._has_arrived(transfers):
             return True
         if transfers.pulling == self.node:
@@ -65,7 +65,7 @@ class ImageDelivery:
 
     def _copy_from_source(self, transfers: ImageTransfers, route: distribution.Route) -> bool:
         image, identity = transfers.goal.image, self._pin_image(transfers).id
-        transfer = self._transfer(transfers)
+        transfer = self._make_transfer(transfers)
         transfers.sources[route.source] += 1
         try:
             self.host.log(f"{image.local}: from {route}")
@@ -96,14 +96,14 @@ class ImageDelivery:
 
     def _pull_and_check(self, transfers: ImageTransfers, reference: str) -> None:
         self.host.log(f"{transfers.goal.image.local}: pulling {reference}")
-        transfer = self._transfer(transfers)
+        transfer = self._make_transfer(transfers)
         kept_free = self.fleet.survey.rack.options(PreflightOptions).disk_free
         transfer.start(scripts.pull(reference), mebibytes(kept_free) << 20)
         done = transfer.watch("outside", transfers.size)
         if not done.fine:
             raise TransferStoppedError(f"{reference} cannot be pulled: {reason(done)}")
         if not self._has_arrived(transfers):
-            self._reject_image(transfers, self._inspected(transfers, reference)[0].id)
+            self._reject_image(transfers, self._inspect_image(transfers, reference)[0].id)
 
     def _has_arrived(self, transfers: ImageTransfers) -> bool:
         """Return whether the node has the image now. The identity of a new image goes to the lock file."""
@@ -112,7 +112,7 @@ class ImageDelivery:
             fine, _, _ = run_script(self.host, scripts.inspect(transfers.pin.id))
             return fine
         try:
-            pin, size = self._inspected(transfers, image.outside(None))
+            pin, size = self._inspect_image(transfers, image.outside(None))
         except TransferStoppedError:
             return False
         rack = self.fleet.survey.rack
@@ -125,9 +125,9 @@ class ImageDelivery:
         transfers.pin, transfers.size = pin, size
         return True
 
-    def _inspected(self, transfers: ImageTransfers, reference: str) -> tuple[Pin, int]:
+    def _inspect_image(self, transfers: ImageTransfers, reference: str) -> tuple[Pin, int]:
         """Return the identity of an image on this node, and its size."""
-        lines = self._transfer(transfers).send(scripts.inspect(reference))
+        lines = self._make_transfer(transfers).send(scripts.inspect(reference))
         try:
             return scripts.inspected(transfers.goal.image, lines)
         except ValueError:

@@ -146,7 +146,7 @@ def _agreed_pin(image: ImageName, stocks: Mapping[str, LocalImages]) -> Pin | No
     identities = sorted({row.id for row in rows.values()})
     if not identities:
         return None
-    if len(identities) > 1 and (stores := _stores(rows)):
+    if len(identities) > 1 and (stores := _group_by_image_store(rows)):
         kept = "; ".join(f"{', '.join(nodes)} keeps it in {store} store" for store, nodes in stores.items())
         raise ValueError(
             f"{image.local} is one image under two IDs: {kept}; let all nodes use one store: write "
@@ -166,7 +166,7 @@ def _agreed_pin(image: ImageName, stocks: Mapping[str, LocalImages]) -> Pin | No
     return Pin(image.digest or (digests[0] if digests else None), identities[0])
 
 
-def _stores(rows: Mapping[str, ImageRow]) -> dict[str, list[str]]:
+def _group_by_image_store(rows: Mapping[str, ImageRow]) -> dict[str, list[str]]:
     """Return the nodes by the kind of image store, where one image has two IDs for that reason alone; else nothing.
 
     Docker's own store names an image by its configuration, containerd's by its manifest, which is its digest, too.

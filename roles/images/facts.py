@@ -136,7 +136,7 @@ class Survey:
             if free < needed
         ]
         lock = lock_path(self.rack.source)
-        if any(goal.new or goal.pin is None for goal in self.goals) and not _writable(lock):
+        if any(goal.new or goal.pin is None for goal in self.goals) and not _is_folder_writable(lock):
             lines.append(f"{lock}: cannot be written, and an image is not in it yet")
         return lines
 
@@ -166,5 +166,5 @@ class Survey:
         return changes
 
 
-def _writable(path: Path) -> bool:
+def _is_folder_writable(path: Path) -> bool:
     return os.access(path.parent, os.W_OK)

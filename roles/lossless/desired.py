@@ -118,7 +118,7 @@ def live(listing: str, name: str) -> Live | None:
     return {
         **{f"pause {way.lower()}": _first_match(name, rf"\b{way}:\s+(on|off)\b", pause) for way in ("RX", "TX")},
         "flow control of priorities": _flow_controlled(name, priorities),
-        **{f"priority of DSCP {dscp}": _priority(name, dscp, marks) for dscp in PRIORITIES},
+        **{f"priority of DSCP {dscp}": _parse_priority(name, dscp, marks) for dscp in PRIORITIES},
         **{key: _file_answer(name, answers, key) for key in (NOTICE, REACT, CNP)},
         CLASS: _traffic_class(_file_answer(name, answers, "class")),
     }
@@ -156,7 +156,7 @@ def _flow_controlled(name: str, text: str) -> str:
     return " ".join(priority for priority, state in found if state == "on") or "none"
 
 
-def _priority(name: str, dscp: int, text: str) -> str:
+def _parse_priority(name: str, dscp: int, text: str) -> str:
     """Return the priority of a DSCP; an empty table has no entry."""
     if text and not re.fullmatch(r"dscp-prio( +\d+:[0-7])+", text):
         raise ValueError(f"{name}: priorities of DSCPs are unknown: unexpected output {text[:80]!r}")

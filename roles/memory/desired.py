@@ -119,7 +119,8 @@ _BY_TAG = {"UUID": "by-uuid", "LABEL": "by-label", "PARTUUID": "by-partuuid", "P
 def _encoded_name(value: str) -> str:
     """Return a label as udev has it in the name of a link, where signs beyond ASCII stay."""
     return "".join(
-        sign if not sign.isascii() or sign.isalnum() or sign in "#+-.:=@_" else _hexadecimal(sign) for sign in value
+        sign if not sign.isascii() or sign.isalnum() or sign in "#+-.:=@_" else _escape_as_hexadecimal(sign)
+        for sign in value
     )
 
 
@@ -129,13 +130,17 @@ def _escaped_path(path: str) -> str:
     if not words:
         return "-"
     escaped = "".join(
-        "-" if sign == "/" else sign if sign.isascii() and (sign.isalnum() or sign in ":_.") else _hexadecimal(sign)
+        "-"
+        if sign == "/"
+        else sign
+        if sign.isascii() and (sign.isalnum() or sign in ":_.")
+        else _escape_as_hexadecimal(sign)
         for sign in words
     )
-    return _hexadecimal(".") + escaped[1:] if escaped.startswith(".") else escaped
+    return _escape_as_hexadecimal(".") + escaped[1:] if escaped.startswith(".") else escaped
 
 
-def _hexadecimal(sign: str) -> str:
+def _escape_as_hexadecimal(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in sign.encode(errors="surrogateescape"))
 
 

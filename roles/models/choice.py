@@ -35,14 +35,14 @@ def chosen(patterns: Collection[str] | None, listed: Collection[str], indexes: I
         ValueError: no choice can be made, or it is not whole. The text is a clause and what to do.
     """
     if patterns is None:
-        taken = _usual(listed, indexes)
+        taken = _choose_default_files(listed, indexes)
     else:
         for pattern in patterns:
-            if not any(_matches(path, pattern) for path in listed):
+            if not any(_match_pattern(path, pattern) for path in listed):
                 raise ValueError(f"files: {truncate(pattern)} is the pattern of no file; correct it, or remove it")
-        taken = {path for path in listed if any(_matches(path, pattern) for pattern in patterns)}
+        taken = {path for path in listed if any(_match_pattern(path, pattern) for pattern in patterns)}
     for index in sorted(taken & indexes.keys()):
-        for path in _named(index, indexes):
+        for path in _list_indexed_files(index, indexes):
             if path not in listed:
                 raise ValueError(
                     f"{truncate(index)} names {truncate(path)}, which is not there; fetch another revision, or choose "
@@ -53,12 +53,12 @@ def chosen(patterns: Collection[str] | None, listed: Collection[str], indexes: I
     return [path for path in listed if path in taken]
 
 
-def _matches(path: str, pattern: str) -> bool:
+def _match_pattern(path: str, pattern: str) -> bool:
     """Whether a path has the form of a pattern, as the hub's own client reads it: a * is also a /."""
     return fnmatchcase(path, f"{pattern}*" if pattern.endswith("/") else pattern)
 
 
-def _named(index: str, indexes: Indexes) -> list[str]:
+def _list_indexed_files(index: str, indexes: Indexes) -> list[str]:
     """Return the paths that an index names. Raises ValueError."""
     names = indexes[index]
     paths = [posixpath.join(posixpath.dirname(index), name) for name in names or ()]
@@ -67,7 +67,7 @@ def _named(index: str, indexes: Indexes) -> list[str]:
     return sorted(paths)
 
 
-def _usual(listed: Collection[str], indexes: Indexes) -> set[str]:
+def _choose_default_files(listed: Collection[str], indexes: Indexes) -> set[str]:
     """Return all files but pictures and the weights in other forms than that which engines load first."""
     weights = {path for path in listed if _WEIGHTS.fullmatch(path)}
     rest = {path for path in listed if path not in weights and not _PICTURES.fullmatch(path)}
@@ -97,7 +97,7 @@ def _first_format(top: Collection[str], indexes: Indexes) -> set[str]:
             # Some add the same weights in other precisions, each with an index of its own.
             usual = found & {f"model{ending}.index.json", f"pytorch_model{ending}.index.json"}
             if index := min(usual or found, default=None):
-                return {index, *_named(index, indexes)}
+                return {index, *_list_indexed_files(index, indexes)}
             if own:
                 return own
     return set()

@@ -61,11 +61,11 @@ class ModelDelivery:
         """Bring a model to this node as a whole. Raises TransferStoppedError, or OSError for the line."""
         transfers = self.fleet.transfers[name]
         with transfers.delivery(self.node, name):
-            self._list(transfers)
-            self._fetch(transfers)
+            self._ensure_file_list(transfers)
+            self._fetch_model(transfers)
             transfers.holders.add(self.node)
 
-    def _list(self, transfers: ModelTransfers) -> None:
+    def _ensure_file_list(self, transfers: ModelTransfers) -> None:
         """Wait for the list of files, or make it on the first node."""
         begun = time.monotonic()
         while transfers.goal.record is None:
@@ -75,7 +75,7 @@ class ModelDelivery:
             if transfers.listing is None and first == self.node:
                 transfers.listing = self.node
                 try:
-                    self._record(transfers)
+                    self._record_file_list(transfers)
                 except TransferStoppedError:
                     transfers.broken = f"{self.node} could not list its files"
                     raise
@@ -84,7 +84,7 @@ class ModelDelivery:
             else:
                 gevent.sleep(POLL_SECONDS)
 
-    def _record(self, transfers: ModelTransfers) -> None:
+    def _record_file_list(self, transfers: ModelTransfers) -> None:
         model = transfers.goal.model
         revision: str | None = None
         try:
@@ -94,7 +94,7 @@ class ModelDelivery:
                 )
                 found: dict[str, object] = {"files": files, "configurations": texts}
             else:
-                found = self._chosen(transfers.goal)
+                found = self._list_chosen_files(transfers.goal)
                 revision = str(found["revision"])
         except ValueError as unknown:
             raise TransferStoppedError(f"the list of files cannot be used: {unknown}") from None
@@ -102,13 +102,13 @@ class ModelDelivery:
             record = desired.record_of(model, revision, found["files"], found["configurations"])
         except ValueError as unknown:
             raise TransferStoppedError(f"the list of files cannot be used: {unknown}") from None
-        self._keep(transfers, record)
+        self._write_lock_record(transfers, record)
 
-    def _chosen(self, goal: ModelGoal) -> dict[str, object]:
+    def _list_chosen_files(self, goal: ModelGoal) -> dict[str, object]:
         """Return revision, files and configurations of what is chosen of a model on the hub. Raises ValueError."""
         model, at = goal.model, goal.revision or goal.model.revision
         self.host.log(f"{model.name}: listing {model.source} at {at[:12] if COMMIT.fullmatch(at) else at}")
-        endpoint, token = self._hub(goal)
+        endpoint, token = self._hub_address_and_token(goal)
         job = {"endpoint": endpoint, "name": model.source, "token": token, "folder": str(model.folder)}
 
         def ask(verb: str, revision: str, *keys: str, **more: object) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class ModelDelivery:
         paths = choice.chosen(model.files, there["paths"], there["indexes"])
         return ask("resolve", str(there["revision"]), "files", "configurations", paths=paths)
 
-    def _keep(self, transfers: ModelTransfers, record: ModelRecord) -> None:
+    def _write_lock_record(self, transfers: ModelTransfers, record: ModelRecord) -> None:
         rack, model = self.fleet.survey.rack, transfers.goal.model
         lock = lock_path(rack.source)
         try:
@@ -134,7 +134,7 @@ class ModelDelivery:
         )
         transfers.goal = ModelGoal(model, record)
 
-    def _hub(self, goal: ModelGoal) -> tuple[str, str | None]:
+    def _hub_address_and_token(self, goal: ModelGoal) -> tuple[str, str | None]:
         """Return the address of the hub, and the token for it."""
         endpoint = (os.environ.get(ENDPOINT) or HUB).rstrip("/")
         parts = urlsplit(endpoint)
@@ -149,10 +149,16 @@ class ModelDelivery:
         except SecretError as error:
             raise TransferStoppedError(f"token: {error}") from None
 
-    def _fetch(self, transfers: ModelTransfers) -> None:
+    def _fetch_model(self, transfers: ModelTransfers) -> None:
         self._wait_for_earlier(transfers)
         roads = self.fleet.survey.roads
-        fetch(roads, self.node, transfers, partial(self._copied, transfers), partial(self._pull, transfers))
+        fetch(
+            roads,
+            self.node,
+            transfers,
+            partial(self._copy_from_node, transfers),
+            partial(self._pull_from_outside, transfers),
+        )
 
     def _wait_for_earlier(self, transfers: ModelTransfers) -> None:
         """Wait for a transfer of an earlier, killed run that is still active. What it has brought is found after."""
@@ -163,11 +169,11 @@ class ModelDelivery:
         transfers.started.add(self.node)
         try:
             self.host.log(f"{name}: an earlier run still fetches it; waiting for that")
-            self._watch(transfers, "an earlier run")
+            self._watch_fetch_program(transfers, "an earlier run")
         finally:
             transfers.stop_receiving(self.node)
 
-    def _copied(self, transfers: ModelTransfers, route: Route) -> bool:
+    def _copy_from_node(self, transfers: ModelTransfers, route: Route) -> bool:
         name = transfers.goal.model.name
         transfers.receiving[self.node] = route.source
         try:
@@ -177,7 +183,9 @@ class ModelDelivery:
                 return False
             self.host.log(f"{name}: from {route}")
             user = self.fleet.survey.rack.access.user
-            done = self._run(transfers, scripts.from_node(transfers.goal.model, route, user), route.source)
+            done = self._run_fetch_program(
+                transfers, scripts.from_node(transfers.goal.model, route, user), route.source
+            )
             if done.fine:
                 transfers.holders.add(self.node)
                 return True
@@ -188,38 +196,38 @@ class ModelDelivery:
         self.host.log(f"{name}: {route} could not give it: {scripts.reason(done)}")
         return False
 
-    def _pull(self, transfers: ModelTransfers, last_resort: bool) -> None:
+    def _pull_from_outside(self, transfers: ModelTransfers, last_resort: bool) -> None:
         goal = transfers.goal
         if last_resort:
             self.host.log(f"{goal.model.name}: no node could give it; as the last resort it comes from outside")
         try:
             with transfers.pull(self.node, f"{self.node} could not fetch it", last_resort=last_resort):
                 if goal.model.path is not None:
-                    self._upload(transfers)
+                    self._upload_from_operator(transfers)
                 else:
-                    self._download(transfers)
+                    self._download_from_hub(transfers)
                 transfers.holders.add(self.node)
         finally:
             transfers.stop_receiving(self.node)
 
-    def _download(self, transfers: ModelTransfers) -> None:
+    def _download_from_hub(self, transfers: ModelTransfers) -> None:
         goal = transfers.goal
         if goal.record is None or goal.record.revision is None or goal.model.source is None:
             raise TransferStoppedError("its commit was not recorded")
-        endpoint, token = self._hub(goal)
+        endpoint, token = self._hub_address_and_token(goal)
         self.host.log(f"{goal.model.name}: fetching {goal.model.source} at {goal.record.revision[:12]}")
         transfers.receiving[self.node] = None
-        done = self._run(
+        done = self._run_fetch_program(
             transfers, scripts.from_hub(endpoint, goal.model.source, goal.record.revision, token), "the hub"
         )
         if not done.fine:
             raise TransferStoppedError(f"it cannot be fetched: {scripts.reason(done)}")
 
-    def _upload(self, transfers: ModelTransfers) -> None:
+    def _upload_from_operator(self, transfers: ModelTransfers) -> None:
         """Send what the node lacks; it checks each file itself, and what is wrong is sent once more."""
         goal, times = transfers.goal, dict[str, int]()
         while True:
-            done = self._run(transfers, None, "this machine")
+            done = self._run_fetch_program(transfers, None, "this machine")
             if not done.fine:
                 raise TransferStoppedError(scripts.reason(done))
             if not done.lacks:
@@ -231,9 +239,9 @@ class ModelDelivery:
                         f"{goal.model.path}: {lacking.path} has other bytes than in the lock file; "
                         "restore the file, or remove the model from the lock file"
                     )
-            self._send(transfers, done)
+            self._send_files(transfers, done)
 
-    def _send(self, transfers: ModelTransfers, lacks: FetchState) -> None:
+    def _send_files(self, transfers: ModelTransfers, lacks: FetchState) -> None:
         goal, rate = transfers.goal, _Rate()
         files = {file.path: file for file in goal.files}
         sizes = [files[lacking.path].size - lacking.start for lacking in lacks.lacks if lacking.path in files]
@@ -260,16 +268,18 @@ class ModelDelivery:
             raise TransferStoppedError(str(unknown)) from None
         operator_folder.send_rest(self.host, model.path, file, lacking.start, script, sent)
 
-    def _run(self, transfers: ModelTransfers, source: dict[str, object] | None, called: str) -> FetchState:
+    def _run_fetch_program(
+        self, transfers: ModelTransfers, source: dict[str, object] | None, called: str
+    ) -> FetchState:
         """Run the program on the node until it has ended."""
         goal = transfers.goal
         script, stdin = scripts.start(goal.model, scripts.job(goal.model, goal.files, source))
         detached_unit.send(self.host, script, stdin)
         if self.node in transfers.receiving:
             transfers.started.add(self.node)
-        return self._watch(transfers, called)
+        return self._watch_fetch_program(transfers, called)
 
-    def _watch(self, transfers: ModelTransfers, source: str) -> FetchState:
+    def _watch_fetch_program(self, transfers: ModelTransfers, source: str) -> FetchState:
         name, rate = transfers.goal.model.name, _Rate()
 
         def report(now: FetchState) -> None:

@@ -143,13 +143,13 @@ def store(listing: bytes, records: str) -> StoredModels:
             entries.setdefault(name, {})[path] = StoredEntry(found[1], int(found[2]), changed)
         else:
             kinds[name] = found[1]
-    recorded = _records(records)
+    recorded = _parse_records(records)
     return StoredModels(
         {name: StoredModel(kind, entries.get(name, {}), recorded.get(name, {})) for name, kind in kinds.items()}
     )
 
 
-def _records(text: str) -> dict[str, dict[str, tuple[str, int, int]]]:
+def _parse_records(text: str) -> dict[str, dict[str, tuple[str, int, int]]]:
     """The records of a node, by model. A line that is not one counts as missing: its file is read again."""
     found: dict[str, dict[str, tuple[str, int, int]]] = {}
     current: dict[str, tuple[str, int, int]] = {}

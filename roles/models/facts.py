@@ -145,10 +145,12 @@ class ModelSurvey:
             stored = self.views[node].store.of(name)
             missing = [file for file in lacking if stored.is_missing(file)]
             if goal.record is not None and not missing:
-                changes.append(value_change(name, "not verified", "verified", f"{_count(lacking)} read, none fetched"))
+                changes.append(
+                    value_change(name, "not verified", "verified", f"{_count_files(lacking)} read, none fetched")
+                )
                 continue
             way = distribution.forecast_chain(self.roads, self.holders(goal), self.takers(goal))[node]
-            what = f": {_count(missing)} of {len(goal.files)}, {_size(missing)}" if goal.record else ""
+            what = f": {_count_files(missing)} of {len(goal.files)}, {_format_size(missing)}" if goal.record else ""
             changes += (
                 acted(Action.COPY, name, detail=f"from {way}{what}")
                 if isinstance(way, distribution.Route)
@@ -171,24 +173,23 @@ class ModelSurvey:
             odd = stored.undeclared(goal.files) if goal.record else []
             if dropped := stored.dropped(goal.files) if goal.record else []:
                 size = desired.amount(sum(stored.entries[path].size for path in dropped))
-                what = (
-                    f"fetched before, and no longer files of the model: {_some(dropped)}, {size}; remove them by hand"
-                )
+                where = f"{_shorten_paths(dropped)}, {size}"
+                what = f"fetched before, and no longer files of the model: {where}; remove them by hand"
                 found.append(Event(EventKind.UNMANAGED, path=str(goal.model.folder), detail=what))
                 odd = [path for path in odd if path not in dropped]
             if odd:
-                what = f"no files of the model: {_some(odd)}"
+                what = f"no files of the model: {_shorten_paths(odd)}"
                 found.append(Event(EventKind.UNMANAGED, path=str(goal.model.folder), detail=what))
         return found
 
 
-def _some(paths: list[str]) -> str:
+def _shorten_paths(paths: list[str]) -> str:
     return ", ".join(map(truncate, paths[:3])) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
-def _count(files: list[ModelFile]) -> str:
+def _count_files(files: list[ModelFile]) -> str:
     return f"{len(files)} file{'' if len(files) == 1 else 's'}"
 
 
-def _size(files: list[ModelFile]) -> str:
+def _format_size(files: list[ModelFile]) -> str:
     return desired.amount(sum(file.size for file in files))

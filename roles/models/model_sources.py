@@ -78,10 +78,10 @@ def sources_of(state_: State, rack: Rack) -> ModelSources:
 
     Raises ConfigError for a lock file that cannot be used.
     """
-    return _surveys.get(state_, lambda: _look(state_, rack))
+    return _surveys.get(state_, lambda: _read_model_sources(state_, rack))
 
 
-def _look(state_: State, rack: Rack) -> ModelSources:
+def _read_model_sources(state_: State, rack: Rack) -> ModelSources:
     views = facts_of_nodes(state_, rack, "models", lambda host, reading: ModelsFacts(host.data.node, reading).whole())
     survey = ModelSurvey(rack, model_lock.read(lock_path(rack.source)), views)
     return ModelSources(

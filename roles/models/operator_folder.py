@@ -46,18 +46,18 @@ def listed(
     rows: list[list[object]] = []
     texts: dict[str, str] = {}
     try:
-        names = [str(path.relative_to(folder)) for path in _files(folder)]
+        names = [str(path.relative_to(folder)) for path in _list_files(folder)]
         for name in names:
             if fault := path_fault(name):
                 raise TransferStoppedError(f"{folder}: {name!r} {fault}")
             if not stat.S_ISREG((folder / name).stat().st_mode):
                 raise TransferStoppedError(f"{folder / name} is not a regular file")
-        indexes = {name: _index(folder / name) for name in names if choice.INDEX.fullmatch(name)}
+        indexes = {name: _read_weight_index(folder / name) for name in names if choice.INDEX.fullmatch(name)}
         for name in choice.chosen(patterns, names, indexes):
             path = folder / name
             report(name)
             # In a thread: a whole model takes minutes, and the other hosts of the run go on.
-            size, sha256 = gevent.get_hub().threadpool.apply(_hashed, (path,))
+            size, sha256 = gevent.get_hub().threadpool.apply(_hash_file, (path,))
             rows.append([name, size, sha256])
             if name in CONFIGURATIONS and size <= _MAX_CONFIGURATION:
                 texts[name] = regular_file.read_bytes(path, _MAX_CONFIGURATION).decode(errors="replace")
@@ -68,7 +68,7 @@ def listed(
     return rows, texts
 
 
-def _index(path: Path) -> list[str] | None:
+def _read_weight_index(path: Path) -> list[str] | None:
     """Return the names in an index of weights, None for another file."""
     try:
         return sorted(set(json.loads(regular_file.read_bytes(path, _MAX_INDEX))["weight_map"].values()))
@@ -76,21 +76,21 @@ def _index(path: Path) -> list[str] | None:
         return None
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise TransferStoppedError(f"{folder} is not a folder of this machine")
     found = []
-    for top, folders, names in os.walk(folder, onerror=_raise):
+    for top, folders, names in os.walk(folder, onerror=_raise_error):
         folders[:] = sorted(name for name in folders if Path(top) != folder or name not in SKIPPED)
         found += [Path(top) / name for name in names]
     return sorted(found)
 
 
-def _raise(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
     raise error
 
 
-def _hashed(path: Path) -> tuple[int, str]:
+def _hash_file(path: Path) -> tuple[int, str]:
     made, size = hashlib.sha256(), 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):

@@ -34,13 +34,15 @@ def unit(name: str) -> DetachedUnit:
 def start(model: Model, job: dict[str, Any]) -> tuple[str, str]:
     """Return shell text that starts the unit of a model, and its standard input: the job, which may hold a token."""
     one = unit(model.name)
-    text = one.start(_program(), PYTHON, f"sparkrack fetches the model {model.name}", arguments=("fetch", one.job))
+    text = one.start(
+        _fetch_program_text(), PYTHON, f"sparkrack fetches the model {model.name}", arguments=("fetch", one.job)
+    )
     return f"set -eu; umask 022; {text}", encoded(job)
 
 
 def ask_hub(model: Model, verb: str, job: dict[str, Any]) -> tuple[str, str]:
     """Return shell text that asks the hub for files of a revision, and its standard input; `verb`: list or resolve."""
-    program = base64.b64encode(_program().encode()).decode()
+    program = base64.b64encode(_fetch_program_text().encode()).decode()
     base = f"{FOLDER}/{unit(model.name).name}"
     text = (
         f"set -eu; umask 022; mkdir -p {FOLDER}; printf %s {program} | base64 -d > {base}.new; "
@@ -149,5 +151,5 @@ def answered(lines: Sequence[str], *keys: str) -> dict[str, Any]:
     return found
 
 
-def _program() -> str:
+def _fetch_program_text() -> str:
     return resources.file_text("roles.models", "files/fetch_model.py")

@@ -29,7 +29,7 @@ def lock(rack: Rack) -> dict[str, ModelRecord]:
     return read(lock_path(rack.source))
 
 
-def _batches(files: tuple[ModelFile, ...]) -> Iterator[list[ModelFile]]:
+def _split_into_batches(files: tuple[ModelFile, ...]) -> Iterator[list[ModelFile]]:
     batch: list[ModelFile] = []
     for file in files:
         if batch and (sum(one.size for one in batch) + file.size > BATCH or len(batch) == 100):
@@ -39,7 +39,7 @@ def _batches(files: tuple[ModelFile, ...]) -> Iterator[list[ModelFile]]:
     yield batch
 
 
-def _hashes(machine: Machine, model: Model, files: list[ModelFile]) -> dict[str, str]:
+def _hash_on_node(machine: Machine, model: Model, files: list[ModelFile]) -> dict[str, str]:
     """The sha256 of these files on a node, by path; a file that is missing has none."""
     names = join(file.path for file in files)
     # A file is read by one process, and four at a time: one core hashes more slowly than a disk reads.
@@ -59,8 +59,8 @@ def test_each_file_is_what_the_lock_file_says(
     unknown = [name for name in rack.models if name not in lock]
     assert not unknown, f"{node.name}: {lock_path(rack.source).name} does not have {', '.join(unknown)}; run the deploy"
     for name, model in rack.models.items():
-        for batch in _batches(lock[name].files):
-            found = _hashes(machine, model, batch)
+        for batch in _split_into_batches(lock[name].files):
+            found = _hash_on_node(machine, model, batch)
             for file in batch:
                 assert file.path in found, f"{node.name}: {model.folder}/{file.path} is missing"
                 assert found[file.path] == file.sha256, (

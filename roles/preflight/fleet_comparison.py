@@ -131,7 +131,7 @@ def warnings(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
     if KHO in facts.cmdline and number and number < KHO_SINCE:
         found.append(f"{KHO} is on the command line of kernel {facts.kernel}, which does not need it")
     found += known_versions(rack, facts)
-    found += [line for name, own in facts.wifi.items() if (line := _wifi(node, name, own))]
+    found += [line for name, own in facts.wifi.items() if (line := _describe_wifi(node, name, own))]
     found += [
         f"management: {node.address} is on {name}, a tunnel: leases, rendezvous and Ray end with it; use the address "
         "of a cable, or declare rdma.sockets: fabric"
@@ -175,7 +175,7 @@ def known_versions(rack: Rack, facts: MachineFacts) -> list[str]:
     ]
 
 
-def _wifi(node: Node, name: str, addresses: Collection[str]) -> str:
+def _describe_wifi(node: Node, name: str, addresses: Collection[str]) -> str:
     """Return what is said of a Wi-Fi interface that is up: never to turn off the one by which the node is reached."""
     crashes = "its driver was reported to crash the kernel, which blocks all interfaces of the node or, with "
     crashes += "blackbox.panic.oops, reboots it"
@@ -214,13 +214,15 @@ def skew(name: str, clocks: Mapping[str, tuple[float, float]]) -> float:
     alone is compared with the operator's clock.
     """
     least, most = clocks[name]
-    low, high = (0.0, 0.0) if len(clocks) == 1 else (median(c[0] for c in clocks.values()), _highest(clocks))
+    low, high = (
+        (0.0, 0.0) if len(clocks) == 1 else (median(c[0] for c in clocks.values()), _median_highest_clock(clocks))
+    )
     if least > high:
         return least - high
     return most - low if most < low else 0.0
 
 
-def _highest(clocks: Mapping[str, tuple[float, float]]) -> float:
+def _median_highest_clock(clocks: Mapping[str, tuple[float, float]]) -> float:
     return median(clock[1] for clock in clocks.values())
 
 

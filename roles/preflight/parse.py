@@ -95,10 +95,10 @@ def facts(texts: Texts, asked: tuple[float, float]) -> MachineFacts:
         product=one("product"),
         bios=one("bios"),
         driver=one("driver"),
-        firmware=_firmware(one("firmware"), unknown) if "firmware" in reported else "",
-        engine=_installed(reported, "engine"),
-        containerd=_installed(reported, "containerd"),
-        toolkit=_installed(reported, "toolkit"),
+        firmware=_parse_firmware(one("firmware"), unknown) if "firmware" in reported else "",
+        engine=_parse_installed_package(reported, "engine"),
+        containerd=_parse_installed_package(reported, "containerd"),
+        toolkit=_parse_installed_package(reported, "toolkit"),
         toolkit_mode=_single_text(reported, "mode"),
         target=_single_text(reported, "target"),
         store=_single_text(moment, "store"),
@@ -111,13 +111,13 @@ def facts(texts: Texts, asked: tuple[float, float]) -> MachineFacts:
         room={} if "room" in unknown else room(answer.text for answer in moment["room"]),
         clock=_clock_bounds(moment, asked),
         lockers=tuple(dict.fromkeys(answer.text for answer in moment.get("locked", []))),
-        wifi=_interfaces(moment, "wifi"),
-        tunnels=_interfaces(moment, "tunnel"),
+        wifi=_parse_interfaces(moment, "wifi"),
+        tunnels=_parse_interfaces(moment, "tunnel"),
         desktop="desktop" in moment,
         killers=tuple(answer.text for answer in moment.get("killer", [])),
         unknown=unknown,
-        racks=_names(reported, OWNER),
-        logins=_names(reported, "login "),
+        racks=_parse_owner_names(reported, OWNER),
+        logins=_parse_owner_names(reported, "login "),
         devices=_device_firmware(one("devices"), unknown),
     )
 
@@ -196,13 +196,13 @@ def _key_values(reported: Mapping[str, list[ProbeAnswer]]) -> dict[str, str]:
     return keys
 
 
-def _names(reported: Mapping[str, list[ProbeAnswer]], before: str) -> tuple[str, ...]:
+def _parse_owner_names(reported: Mapping[str, list[ProbeAnswer]], before: str) -> tuple[str, ...]:
     """The names that stand after these words in what the files of sparkrack on the node report."""
     texts = [answer.text.partition(before)[2].partition(";")[0].strip() for answer in reported.get("owner", [])]
     return tuple(dict.fromkeys(filter(None, texts)))
 
 
-def _firmware(text: str, unknown: dict[str, str]) -> str:
+def _parse_firmware(text: str, unknown: dict[str, str]) -> str:
     match = re.search(r"firmware-version: (.*?)(?: expansion-rom-version:| bus-info:|$)", text)
     if not match and text:
         unknown["firmware"] = "ethtool -i names no firmware"
@@ -231,7 +231,7 @@ def _device_firmware(text: str, unknown: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _installed(reported: Mapping[str, list[ProbeAnswer]], question: str) -> str:
+def _parse_installed_package(reported: Mapping[str, list[ProbeAnswer]], question: str) -> str:
     """The installed package and its version; dpkg-query fails when it knows one of two names only."""
     for answer in reported.get(question, []):
         match = re.search(r"(?<!\S)installed ([a-z0-9.+-]+) (\S+)", answer.text)
@@ -245,6 +245,6 @@ def _single_text(answers: Mapping[str, list[ProbeAnswer]], question: str) -> str
     return next((answer.text for answer in answers.get(question, []) if answer.code == 0), "")
 
 
-def _interfaces(moment: Mapping[str, list[ProbeAnswer]], kind: str) -> dict[str, tuple[str, ...]]:
+def _parse_interfaces(moment: Mapping[str, list[ProbeAnswer]], kind: str) -> dict[str, tuple[str, ...]]:
     """The addresses of each interface of a kind, by its name."""
     return {name: tuple(own) for name, *own in (answer.text.split() for answer in moment.get(kind, []))}

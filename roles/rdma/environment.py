@@ -136,7 +136,7 @@ def overriding_variables(listing: str, wanted: Mapping[str, str], users: Collect
     """
     found = []
     for path, text in lines_of_files(listing, "environment of others"):
-        whose = _whose(path, users)
+        whose = _describe_affected_sessions(path, users)
         for name, value in _ASSIGNMENT.findall(text) if whose else ():
             plain = value.strip("\"'")
             if plain != wanted.get(name):
@@ -148,7 +148,7 @@ def overriding_variables(listing: str, wanted: Mapping[str, str], users: Collect
 _ASSIGNMENT = re.compile(rf"(?<![A-Za-z0-9_])({'|'.join(NAMES)})=(\"[^\"]*\"|'[^']*'|[^\s\"';]*)")
 
 
-def _whose(path: str, users: Collection[str]) -> str:
+def _describe_affected_sessions(path: str, users: Collection[str]) -> str:
     """Return for what a file sets a variable so that ours does not win; empty when it does not."""
     if path.startswith("/etc/systemd/"):
         return "services that do not read ours"

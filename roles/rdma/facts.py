@@ -71,14 +71,14 @@ class RdmaFacts(OwnFiles):
     @cached_property
     def environment(self) -> list[ManagedFile]:
         """Desired files of the environment."""
-        return environment.files(self.rack, self.node, self._management, self._live_devices)
+        return environment.files(self.rack, self.node, self._management_interface, self._live_devices)
 
     @cached_property
     def _live_devices(self) -> dict[str, str]:
         return environment.live_devices(self.reading.text(DEVICES))
 
     @cached_property
-    def _management(self) -> str:
+    def _management_interface(self) -> str:
         addresses = self.reading.text(ADDRESSES)
         if self.rack.options(RdmaOptions).sockets == "management":
             return environment.holder(addresses, self.node.address)
@@ -87,7 +87,7 @@ class RdmaFacts(OwnFiles):
     @cached_property
     def environment_overriders(self) -> list[str]:
         """Files by which a login or a service gets another value of a variable than ours."""
-        wanted = environment.variables(self.rack, self.node, self._management, self._live_devices)
+        wanted = environment.variables(self.rack, self.node, self._management_interface, self._live_devices)
         return environment.overriding_variables(self.reading.text(SETTINGS), wanted, desired.users(self.rack))
 
     @cached_property

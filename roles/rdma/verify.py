@@ -45,7 +45,7 @@ def _beside_no_collective(bandwidth: bool, fabric_use: FabricUse) -> Iterator[No
         yield
 
 
-def _differing(wanted: dict[str, str], printed: str) -> list[str]:
+def _list_differences(wanted: dict[str, str], printed: str) -> list[str]:
     """Return the differences between an environment and the desired one."""
     found = dict(entry.split("=", 1) for entry in printed.splitlines() if "=" in entry)
     lines = [
@@ -72,7 +72,7 @@ def test_a_login_has_the_environment_and_may_pin_memory(
             continue
         if limit != "unlimited":
             faults.append(f"{node.name}: {user} may pin {limit} KiB, wanted unlimited")
-        faults += [f"{node.name}: in a login of {user} {text}" for text in _differing(wanted, environment)]
+        faults += [f"{node.name}: in a login of {user} {text}" for text in _list_differences(wanted, environment)]
     report.judge(faults)
 
 
@@ -83,7 +83,7 @@ def test_a_service_has_the_environment_and_may_pin_memory(
     done = machine.run(f"systemd-run --wait --pipe --quiet -p EnvironmentFile={ENV} /bin/sh -c 'ulimit -l; env'")
     assert done.rc == 0, f"{node.name}: a service with EnvironmentFile={ENV} does not start: {done.stderr.strip()}"
     limit, _, environment = done.stdout.partition("\n")
-    faults = [f"{node.name}: in a service {text}" for text in _differing(wanted, environment)]
+    faults = [f"{node.name}: in a service {text}" for text in _list_differences(wanted, environment)]
     if limit != "unlimited":
         faults.append(f"{node.name}: a service may pin {limit} KiB, wanted unlimited")
     report.judge(faults)

@@ -42,12 +42,14 @@ def file_for(rack: Rack, unit: str) -> ManagedFile:
     if unit == TIMESYNCD:
         settings = [f"{key}={value}" for key, value in timesyncd_settings(rack).items()]
         # An empty NTP= drops the servers of timesyncd.conf and of earlier drop-ins; a second line would add to them.
-        return ManagedFile(DROPIN, _configuration(rack, "[Time]", "NTP=", *settings))
+        return ManagedFile(DROPIN, _render_configuration(rack, "[Time]", "NTP=", *settings))
     # `prefer`: servers in chrony.conf itself stay, and are used only while none of these can be.
-    return ManagedFile(SOURCES, _configuration(rack, *(f"server {server} iburst prefer" for server in servers(rack))))
+    return ManagedFile(
+        SOURCES, _render_configuration(rack, *(f"server {server} iburst prefer" for server in servers(rack)))
+    )
 
 
-def _configuration(rack: Rack, *lines: str) -> bytes:
+def _render_configuration(rack: Rack, *lines: str) -> bytes:
     return ("\n".join((header(rack.rack), *lines)) + "\n").encode()
 
 

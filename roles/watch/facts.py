@@ -130,9 +130,9 @@ class WatchFacts(OwnFiles):
                     f"{name} is configured by others; write another node at watch.server in rack.yaml, or give it up: "
                     f"systemctl disable --now {name}"
                 )
-        return (*lines, *self._overriders())
+        return (*lines, *self._list_overriders())
 
-    def _overriders(self) -> Iterable[str]:
+    def _list_overriders(self) -> Iterable[str]:
         """Yield the drop-ins of others that change what this role sets in a unit of this node."""
         listing = self.reading.text(OVERRIDES)
         for package in desired.PACKAGES if self.serves else (desired.EXPORTER,):

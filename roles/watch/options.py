@@ -45,28 +45,28 @@ _ADDRESS = TypeAdapter[IPv4Address](Address)
 _NAME = TypeAdapter[str](HostName)
 
 
-def _interval(text: str) -> str:
+def _check_interval(text: str) -> str:
     if not SHORTEST <= seconds(text) <= LONGEST:
         raise invalid("{value} is out of range", f"write {SHORTEST}s to {LONGEST}s")
     return text
 
 
-def _port(text: str) -> str:
+def _check_port(text: str) -> str:
     if not 1 <= int(text.rpartition(":")[2]) <= 65535:
         raise invalid("{value} has no port from 1 to 65535", "write one, like mail.example.org:587")
     return text
 
 
-def _server(value: object) -> object:
+def _parse_server(value: object) -> object:
     # Digits and dots are an address, so that the reason of a refusal is that of an address.
     if isinstance(value, str) and re.fullmatch(r"[0-9.]+", value):
         return _ADDRESS.validate_python(value)
     return value if isinstance(value, IPv4Address) else _NAME.validate_python(value)
 
 
-Interval = Annotated[Duration, AfterValidator(_interval)]
+Interval = Annotated[Duration, AfterValidator(_check_interval)]
 MetricsSize = Annotated[str, size(1024, 1024 * 1024, "the size of the metrics", "is not a fit size for metrics", "8G")]
-Server = Annotated[IPv4Address | StrictStr, BeforeValidator(_server)]
+Server = Annotated[IPv4Address | StrictStr, BeforeValidator(_parse_server)]
 """A node of the rack by its name, or the IPv4 address of a machine outside of it."""
 MailAddress = Annotated[
     StrictStr,
@@ -81,7 +81,7 @@ SmartHost = Annotated[
     matching(
         r"[A-Za-z0-9.-]{1,190}:[0-9]{1,5}", "{value} is not a host with a port", "write both, like mail.example.org:587"
     ),
-    AfterValidator(_port),
+    AfterValidator(_check_port),
 ]
 MailUser = Annotated[
     StrictStr,
@@ -132,7 +132,7 @@ class NotifyOptions(Section):
     heartbeat: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{env: WATCH_HEARTBEAT}"])
 
     @model_validator(mode="after")
-    def _somewhere(self) -> NotifyOptions:
+    def _require_receiver(self) -> NotifyOptions:
         if self.webhook is None and self.email is None:
             raise invalid("has neither webhook nor email", "write one, or remove the key")
         return self

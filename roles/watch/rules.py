@@ -43,7 +43,7 @@ def rule_file(rack: Rack) -> ManagedFile:
     notify = rack.options(WatchOptions).notify
     if notify and notify.heartbeat:
         alerts += resources.file_text("roles.watch", "files/alerts-heartbeat.yml")
-    declared = "\n".join(f"  - {line}" for line in _declared(rack))
+    declared = "\n".join(f"  - {line}" for line in _list_declared_values(rack))
     text = f"{header(rack.rack)}\ngroups:\n- name: rack\n  rules:\n{declared}\n{alerts}"
     return ManagedFile(RULES, text.encode(), validate=CHECK)
 
@@ -53,7 +53,7 @@ def alert_names(rack: Rack) -> tuple[str, ...]:
     return tuple(re.findall(r"^  - alert: (\w+)$", rule_file(rack).content.decode(), re.MULTILINE))
 
 
-def _declared(rack: Rack) -> Iterator[str]:
+def _list_declared_values(rack: Rack) -> Iterator[str]:
     """Yield a recording rule for each declared value: alerts compare with it, and pictures name the cables by it.
 
     A role that rack.yaml leaves alone sets nothing, so nothing is compared with what it would set.
@@ -62,38 +62,38 @@ def _declared(rack: Rack) -> Iterator[str]:
     caps = blackbox.clock_cap if blackbox and rack.keeps("blackbox") else {}
     for name, node in rack.nodes.items():
         if rack.keeps("memory"):
-            yield _constant("sparkrack_swap_declared", int(memory.swap), node=name)
+            yield _render_constant_rule("sparkrack_swap_declared", int(memory.swap), node=name)
         if memory.floor and rack.keeps("memory"):
-            yield _constant("sparkrack_memory_floor_bytes", mebibytes(memory.floor) * 1024**2, node=name)
+            yield _render_constant_rule("sparkrack_memory_floor_bytes", mebibytes(memory.floor) * 1024**2, node=name)
         if cap := cap_of(caps, node):
-            yield _constant("sparkrack_gpu_declared_clock_cap_hertz", cap * 10**6, node=name)
+            yield _render_constant_rule("sparkrack_gpu_declared_clock_cap_hertz", cap * 10**6, node=name)
         for part in _blackbox_parts(rack, node, blackbox):
-            yield _constant("sparkrack_blackbox_declared", 1, node=name, part=part)
+            yield _render_constant_rule("sparkrack_blackbox_declared", 1, node=name, part=part)
         if blackbox and rack.keeps("blackbox") and blackbox.remote == "tls" and len(rack.nodes) > 1:
-            yield _constant("sparkrack_blackbox_certificate_declared", 1, node=name)
+            yield _render_constant_rule("sparkrack_blackbox_certificate_declared", 1, node=name)
         carrying = {address.half for address in used(rack, name)}
         for port in rack.cabling.ports_of(name):
             rails = len(carrying & set(port.halves))
-            yield _constant("sparkrack_port_declared_rails", rails, node=name, port=str(port.number))
+            yield _render_constant_rule("sparkrack_port_declared_rails", rails, node=name, port=str(port.number))
             cable = rack.cabling.cable_of(port)
             leg = rack.cabling.leg_of(port)
             for half in port.halves:
                 place = {"node": name, "device": half.interface}
                 names = {"port": str(port.number), "half": str(half.index), "leg": str(leg or "")}
-                yield _constant("sparkrack_half_info", 1, **place, **names)
+                yield _render_constant_rule("sparkrack_half_info", 1, **place, **names)
                 if cable and isinstance(cable.b, Port):
                     far_end = cable.b if cable.a == port else cable.a
-                    yield _constant("sparkrack_half_peer", 1, **place, peer=far_end.node)
+                    yield _render_constant_rule("sparkrack_half_peer", 1, **place, peer=far_end.node)
                 if rack.keeps("fabric"):
-                    yield _constant("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
+                    yield _render_constant_rule("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
                 if cable:
-                    yield _constant("sparkrack_half_declared_bits_per_second", cable.gbps * 10**9, **place)
+                    yield _render_constant_rule("sparkrack_half_declared_bits_per_second", cable.gbps * 10**9, **place)
     for name in rack.models:
-        yield _constant("sparkrack_model_declared", 1, model=name)
+        yield _render_constant_rule("sparkrack_model_declared", 1, model=name)
     for unit, name in _ranks_over_rdma(rack):
-        yield _constant("sparkrack_unit_rank_declared", 1, unit=unit, node=name)
+        yield _render_constant_rule("sparkrack_unit_rank_declared", 1, unit=unit, node=name)
     for name, device, peer in sorted(_to_prove(rack)):
-        yield _constant("sparkrack_half_to_prove", 1, node=name, device=device, peer=peer)
+        yield _render_constant_rule("sparkrack_half_to_prove", 1, node=name, device=device, peer=peer)
 
 
 def _blackbox_parts(rack: Rack, node: Node, blackbox: BlackboxOptions | None) -> Iterator[str]:
@@ -138,6 +138,6 @@ def _to_prove(rack: Rack) -> set[tuple[str, str, str]]:
     }
 
 
-def _constant(series: str, value: int, **labels: str) -> str:
+def _render_constant_rule(series: str, value: int, **labels: str) -> str:
     words = ", ".join(f"{key}: {json.dumps(text)}" for key, text in labels.items() if text)
     return f"{{record: {series}, expr: vector({value}), labels: {{{words}}}}}"

@@ -31,10 +31,10 @@ def yaml_text(rack: Rack, document: dict[str, Any]) -> str:
 
 def prometheus_file(rack: Rack) -> ManagedFile:
     """Return the configuration of Prometheus. Its check reads the rules, so they are written first."""
-    return ManagedFile(desired.CONFIG, yaml_text(rack, _document(rack)).encode(), validate=CHECK)
+    return ManagedFile(desired.CONFIG, yaml_text(rack, _build_configuration(rack)).encode(), validate=CHECK)
 
 
-def _document(rack: Rack) -> dict[str, Any]:
+def _build_configuration(rack: Rack) -> dict[str, Any]:
     interval, address = rack.options(WatchOptions).interval, desired.listen_address(rack)
     alertmanager = f"{address}:{desired.ALERTMANAGER_PORT}"
     nodes = [

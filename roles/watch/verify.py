@@ -200,7 +200,7 @@ def test_the_declared_configuration_is_what_runs(
     found = {rule["name"]: rule["duration"] for group in groups for rule in group["rules"] if "duration" in rule}
     for group in _parse_yaml(rules.rule_file(rack).content)["groups"]:
         for rule in group["rules"]:
-            wanted = _duration(rule.get("for", "0s")) if "alert" in rule else None
+            wanted = _parse_duration(rule.get("for", "0s")) if "alert" in rule else None
             if wanted is not None and rule["alert"] in found and found[rule["alert"]] != wanted:
                 faults.append(f"{rule['alert']} waits {found[rule['alert']]} s, wanted {wanted}")
     hidden = dict.fromkeys(notifications.secrets(rack), HIDDEN)
@@ -230,11 +230,11 @@ def differences(name: str, wanted: Any, found: Any) -> Iterator[str]:
         yield f"{name} has another form"  # what is there may have a secret
     elif wanted == HIDDEN and found is not None:
         pass
-    elif wanted != found and _duration(wanted) != _duration(found):
+    elif wanted != found and _parse_duration(wanted) != _parse_duration(found):
         yield f"{name} is {found if found is not None else 'not there'}, wanted {wanted}"
 
 
-def _duration(value: Any) -> Any:
+def _parse_duration(value: Any) -> Any:
     """The seconds of a duration, which Prometheus writes in its own way (24h as 1d); other values as they are."""
     words = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", str(value))
     if not words or not any(words.groups()):

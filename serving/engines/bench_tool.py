@@ -178,17 +178,17 @@ def parse_result(text: str, case: BenchCase) -> BenchFigures:
         found = None
     if not isinstance(found, dict):
         raise BenchToolError("the result of the tool is not a JSON object")
-    completed, failed = _number(found, "completed"), found.get("failed")
+    completed, failed = _read_number(found, "completed"), found.get("failed")
     if completed != case.requests or failed:
         also = f", {failed} failed" if failed else ""
         raise BenchToolError(f"{completed:g} of {case.requests} requests were answered{also}")
-    output, expected = _number(found, "total_output_tokens"), case.requests * case.output_tokens
+    output, expected = _read_number(found, "total_output_tokens"), case.requests * case.output_tokens
     if not _LEAST_OUTPUT * expected <= output <= expected / _LEAST_OUTPUT:
         raise BenchToolError(f"the answers have {output:g} tokens, expected {expected}")
-    return BenchFigures(*(_number(found, name) for name in _FIGURES))
+    return BenchFigures(*(_read_number(found, name) for name in _FIGURES))
 
 
-def _number(found: Mapping[str, Any], name: str) -> float:
+def _read_number(found: Mapping[str, Any], name: str) -> float:
     value = found.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         if name == "completed" and value == 0:

@@ -67,7 +67,7 @@ def judge(engine: Engine, version: str, argv: Sequence[str]) -> CommandLineVerdi
         known = table(engine)
     except ValueError as error:
         return CommandLineVerdict(None, "", (OptionProblem("", str(error)),))
-    return _judge(known, version, argv)
+    return _judge_arguments(known, version, argv)
 
 
 def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str]:
@@ -92,7 +92,7 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
         known = table(engine)
     except ValueError as error:
         raise EngineArgumentsError([OptionProblem("", str(error))]) from None
-    release, note, problems = _release(known, version)
+    release, note, problems = _find_judging_release(known, version)
     if release is None:
         raise EngineArgumentsError(problems)
     options = known.of(release)
@@ -111,19 +111,23 @@ def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str
         if launcher:
             found.append(OptionProblem(name, f"{name} {reasons[launcher]}; remove it from args"))
         elif option is None:
-            found.append(_unknown(known, release, f"{TITLES[engine]} {version}{note and f' ({note})'}", name))
+            found.append(
+                _describe_unknown_option(known, release, f"{TITLES[engine]} {version}{note and f' ({note})'}", name)
+            )
         else:
             try:
-                argv += _rendered(name, option, options, value)
+                argv += _render_option(name, option, options, value)
             except ValueError as error:
                 found.append(OptionProblem(name, f"{name} {error}"))
-    found += _judge(known, version, ["model", *argv] if FAMILIES[engine].syntax.model_first else argv).problems
+    found += _judge_arguments(
+        known, version, ["model", *argv] if FAMILIES[engine].syntax.model_first else argv
+    ).problems
     if found:
         raise EngineArgumentsError(found)
     return argv
 
 
-def _rendered(name: str, option: EngineOption, options: Mapping[str, EngineOption], value: object) -> list[str]:
+def _render_option(name: str, option: EngineOption, options: Mapping[str, EngineOption], value: object) -> list[str]:
     """Return the arguments of one option. Raises ValueError with the end of a sentence that begins with its name."""
     if isinstance(value, bool):
         if option.count != 0:
@@ -136,7 +140,7 @@ def _rendered(name: str, option: EngineOption, options: Mapping[str, EngineOptio
         raise ValueError("is a flag; write true or false")
     if option.takes_json and isinstance(value, Mapping | list):
         return [name, json.dumps(value, separators=(",", ":"))]
-    values = [_text(each) for each in (value if isinstance(value, list) else [value])]
+    values = [_format_value(each) for each in (value if isinstance(value, list) else [value])]
     if isinstance(value, list) and option.count not in ("+", "*"):
         raise ValueError("takes one value, not a list")
     if any(_is_option(each) for each in values):
@@ -146,7 +150,7 @@ def _rendered(name: str, option: EngineOption, options: Mapping[str, EngineOptio
     return [name, *values]
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -154,7 +158,7 @@ def _text(value: object) -> str:
     raise ValueError(f"cannot take {value!r}; write a number, a text, true, false or a list")
 
 
-def _release(known: EngineTable, version: str) -> tuple[str | None, str, list[OptionProblem]]:
+def _find_judging_release(known: EngineTable, version: str) -> tuple[str | None, str, list[OptionProblem]]:
     """Return the release that judges a version, a note if it is another one, and a problem if there is none."""
     title, releases = TITLES[known.engine], list(known.releases)
     try:
@@ -170,8 +174,8 @@ def _release(known: EngineTable, version: str) -> tuple[str | None, str, list[Op
     return release, "" if release == version else f"{version} is judged by {release}", []
 
 
-def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLineVerdict:
-    release, note, problems = _release(known, version)
+def _judge_arguments(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLineVerdict:
+    release, note, problems = _find_judging_release(known, version)
     if release is None:
         return CommandLineVerdict(None, "", tuple(problems))
     title = f"{TITLES[known.engine]} {version}" + (f" ({note})" if note else "")
@@ -186,7 +190,7 @@ def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLine
             continue
         option = options.get(name)
         if option is None or not name.startswith("-"):
-            problems.append(_unknown(known, release, title, name))
+            problems.append(_describe_unknown_option(known, release, title, name))
             continue
         if plugins.get(name) in names:
             option = replace(option, choices=())
@@ -195,7 +199,9 @@ def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLine
             same = "" if seen[place] == name + path else f", the first time as {seen[place]}"
             problems.append(OptionProblem(name, f"{name}{path} is given twice{same}; keep one of them"))
         seen.setdefault(place, name + path)
-        problems += [OptionProblem(name, f"{name}{path} {fault}") for fault in _faults(title, option, path, values)]
+        problems += [
+            OptionProblem(name, f"{name}{path} {fault}") for fault in _list_option_faults(title, option, path, values)
+        ]
     return CommandLineVerdict(release, note, tuple(problems))
 
 
@@ -245,20 +251,20 @@ def _takes_more(option: EngineOption | None, count: int) -> bool:
     """Return whether an option takes another value; an unknown one takes one, so that it is reported only once."""
     if option is None:
         return count < 1
-    return option.count in ("+", "*") or (option.count == "?" and count < 1) or count < _number(option.count)
+    return option.count in ("+", "*") or (option.count == "?" and count < 1) or count < _least_count(option.count)
 
 
-def _number(count: object) -> int:
+def _least_count(count: object) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _faults(title: str, option: EngineOption, path: str, values: Sequence[str]) -> Iterator[str]:
+def _list_option_faults(title: str, option: EngineOption, path: str, values: Sequence[str]) -> Iterator[str]:
     """Yield what is wrong with one option and its values, as the ends of sentences that begin with its name."""
     if option.kind == "refused":
         yield f"is an option of the past, which {title} refuses; remove it"
     elif option.count == 0 and values:
         yield f"is a flag of {title} and takes no value; remove {' '.join(values)!r}"
-    elif option.count not in (0, "?", "*") and len(values) < max(1, _number(option.count)):
+    elif option.count not in (0, "?", "*") and len(values) < max(1, _least_count(option.count)):
         yield "has no value; give it one"
     elif path and not option.takes_json:
         yield f"has a part {path!r}, but {title} takes no JSON here; remove the part"
@@ -311,7 +317,7 @@ _REPLACED = {
 """Options of releases before the first of the tables that recipes still have, with what does the same now."""
 
 
-def _unknown(known: EngineTable, release: str, title: str, name: str) -> OptionProblem:
+def _describe_unknown_option(known: EngineTable, release: str, title: str, name: str) -> OptionProblem:
     """Say that a release lacks an option, which releases have it, and which name is near."""
     if name in _REPLACED:
         return OptionProblem(name, f"{name} is not an option of {title}: {_REPLACED[name]}")
@@ -324,14 +330,14 @@ def _unknown(known: EngineTable, release: str, title: str, name: str) -> OptionP
         *([f"since {after[0].since}" if not before else f"back since {after[0].since}"] if after else []),
     ]
     names = [other for other in known.of(release) if other.startswith("--")]
-    near = _same(known, release, name) or _nearest(name, names)
+    near = _find_same_option(known, release, name) or _find_nearest_name(name, names)
     message = f"{name} is not an option of {title}"
     if history:
         message += f": {', '.join(history)}"
     return OptionProblem(name, message + (f"; did you mean {near}?" if near else "; remove it"))
 
 
-def _same(known: EngineTable, release: str, name: str) -> str | None:
+def _find_same_option(known: EngineTable, release: str, name: str) -> str | None:
     """Return the name that a release has for an option of other releases: one that sets the same to the same."""
     options = known.of(release)
     for presence in reversed(known.options.get(name, ())):
@@ -342,7 +348,7 @@ def _same(known: EngineTable, release: str, name: str) -> str | None:
     return None
 
 
-def _nearest(name: str, names: Sequence[str]) -> str | None:
+def _find_nearest_name(name: str, names: Sequence[str]) -> str | None:
     """Return the name that is probably meant: one that has all words of the wrong one, else a similar one."""
     words = f"-{name.strip('-')}-"
     whole = [other for other in names if words != "--" and words in f"{other[1:]}-"]

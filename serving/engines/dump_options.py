@@ -36,7 +36,7 @@ def kind_of(action: argparse.Action, name: str, parser: argparse.ArgumentParser)
     object (JSON with keys); words that it takes besides follow: size|auto.
     """
     if action.nargs == 0:
-        return _flag(action, name, parser)
+        return _kind_of_flag(action, name, parser)
     convert = action.type
     if not callable(convert) or isinstance(convert, MagicMock) or accepts(convert, "no-such-value"):
         return "text"
@@ -48,7 +48,7 @@ def kind_of(action: argparse.Action, name: str, parser: argparse.ArgumentParser)
     return "text"
 
 
-def _flag(action: argparse.Action, name: str, parser: argparse.ArgumentParser) -> str:
+def _kind_of_flag(action: argparse.Action, name: str, parser: argparse.ArgumentParser) -> str:
     values = argparse.Namespace()
     try:
         action(parser, values, [], name)
@@ -60,7 +60,7 @@ def _flag(action: argparse.Action, name: str, parser: argparse.ArgumentParser) -
     return {True: "on", False: "off"}.get(stored, "flag") if isinstance(stored, bool) else "flag"
 
 
-def _choices(action: argparse.Action) -> list[str]:
+def _list_choices(action: argparse.Action) -> list[str]:
     """Return the choices of an option that its own conversion lets through: vLLM lists a None that it never takes."""
     convert = action.type if callable(action.type) and not isinstance(action.type, MagicMock) else str
     choices = action.choices or ()
@@ -76,7 +76,7 @@ def dump(parser: argparse.ArgumentParser) -> dict[str, Any]:
                 "dest": action.dest,
                 "count": 1 if action.nargs is None else action.nargs,
                 "kind": kind_of(action, name, parser),
-                "choices": _choices(action),
+                "choices": _list_choices(action),
                 "repeats": isinstance(action, argparse._AppendAction),
             }
     return found

@@ -158,13 +158,13 @@ def fit(shape: ModelShape, parallel: Parallel, demand: Demand, weights: float | 
         kv=(token * demand.context + _window_bytes(shape, parallel, demand) * share) / GIB,
         state=shape.state * demand.sequences * share / parallel.tensor / GIB,
         overhead=demand.overhead_gib,
-        blockers=tuple(_blockers(shape, parallel)),
+        blockers=tuple(_list_split_blockers(shape, parallel)),
         token_bytes=token,
-        unknown=_unknown(shape, demand, weights),
+        unknown=_list_unknown_parts(shape, demand, weights),
     )
 
 
-def _unknown(shape: ModelShape, demand: Demand, weights: float | None) -> dict[str, str]:
+def _list_unknown_parts(shape: ModelShape, demand: Demand, weights: float | None) -> dict[str, str]:
     found: dict[str, str] = {}
     if weights is None and "weights" in shape.unknown:
         found["weights"] = shape.unknown["weights"]
@@ -225,7 +225,7 @@ def _window_bytes(shape: ModelShape, parallel: Parallel, demand: Demand) -> floa
     return size * shape.own_layers("sliding") * tokens
 
 
-def _blockers(shape: ModelShape, parallel: Parallel) -> Iterator[str]:
+def _list_split_blockers(shape: ModelShape, parallel: Parallel) -> Iterator[str]:
     """Yield why an engine refuses the split (checks of vLLM's model files and of its parallel configuration)."""
     tensor = parallel.tensor
     if not shape.kinds:

@@ -138,10 +138,12 @@ def read(path: Path) -> ModelShape:
     """
     file = path / "config.json" if path.is_dir() else path
     quantization = file.with_name("hf_quant_config.json")
-    return parse(_json(file), _json(quantization) if quantization.exists() else {}, name=file.parent.name)
+    return parse(
+        _read_json_object(file), _read_json_object(quantization) if quantization.exists() else {}, name=file.parent.name
+    )
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(regular_file.read_bytes(path))
     except OSError as error:
@@ -166,7 +168,7 @@ def parse(config: Mapping[str, Any], quantization: Mapping[str, Any] | None = No
         layers = merged.get("num_hidden_layers")
         return _unknown_shape(name, layers if isinstance(layers, int) and layers > 0 else 0, reason)
     try:
-        return _shape(_Keys(merged), _quantized(merged, quantization or {}), name)
+        return _read_shape(_Keys(merged), _read_quantization(merged, quantization or {}), name)
     except _MissingKeyError as error:
         raise ModelConfigError(
             f"{name or 'config.json'}: {error.args[0]} is missing or is not a number; "
@@ -227,7 +229,7 @@ class _Keys:
         return default
 
 
-def _kinds(keys: _Keys) -> Counter[str]:
+def _count_layer_kinds(keys: _Keys) -> Counter[str]:
     """Count the kinds of layers."""
     values = keys.values
     pattern = values.get("hybrid_override_pattern")
@@ -239,10 +241,10 @@ def _kinds(keys: _Keys) -> Counter[str]:
     blocks = values.get("layers_block_type")
     if isinstance(blocks, list):
         return Counter("full" if block == "attention" else str(block) for block in blocks)
-    return Counter(_layers(keys))
+    return Counter(_list_layer_kinds(keys))
 
 
-def _layers(keys: _Keys) -> list[str]:
+def _list_layer_kinds(keys: _Keys) -> list[str]:
     """Return the kind of each layer, in their order."""
     count = keys.number("num_hidden_layers")
     types = keys.values.get("layer_types")
@@ -262,14 +264,14 @@ def _layers(keys: _Keys) -> list[str]:
     return ["full"] * count
 
 
-def _sharing(keys: _Keys) -> Counter[str]:
+def _count_sharing_layers(keys: _Keys) -> Counter[str]:
     """Count the last layers by kind, which use the keys and values of a layer before them (Gemma 4)."""
     shared = keys.number("num_kv_shared_layers", default=0)
-    return Counter(_layers(keys)[-shared:]) if shared else Counter()
+    return Counter(_list_layer_kinds(keys)[-shared:]) if shared else Counter()
 
 
-def _shape(keys: _Keys, quantized: _Quantization, name: str) -> ModelShape:
-    kinds = _kinds(keys)
+def _read_shape(keys: _Keys, quantized: _Quantization, name: str) -> ModelShape:
+    kinds = _count_layer_kinds(keys)
     hidden, heads = keys.number("hidden_size"), keys.number("num_attention_heads")
     if not hidden or not heads:
         raise _MissingKeyError("hidden_size" if not hidden else "num_attention_heads")
@@ -278,7 +280,7 @@ def _shape(keys: _Keys, quantized: _Quantization, name: str) -> ModelShape:
     vocabulary = keys.number("vocab_size")
     is_v4 = str(keys.values.get("model_type", "")).startswith("deepseek_v4")
     latent = 0 if is_v4 else keys.number("kv_lora_rank", default=0)
-    index, without_index = _index(keys, kinds, latent)
+    index, without_index = _count_index_bytes(keys, kinds, latent)
     unknown = _unknown_parts(keys, kinds, quantized)
     if without_index:
         unknown = {**unknown, "cache": without_index}
@@ -290,7 +292,7 @@ def _shape(keys: _Keys, quantized: _Quantization, name: str) -> ModelShape:
         kv_heads=kv_heads,
         head_dim=head_dim,
         vocabulary=vocabulary,
-        parameters=_parameters(keys, kinds, hidden, heads, kv_heads, head_dim),
+        parameters=_count_parameters(keys, kinds, hidden, heads, kv_heads, head_dim),
         formats=quantized.formats,
         group=quantized.group,
         group_bits=quantized.group_bits,
@@ -299,17 +301,17 @@ def _shape(keys: _Keys, quantized: _Quantization, name: str) -> ModelShape:
         rotary=keys.number("qk_rope_head_dim") if latent else 0,
         index=index,
         token_bytes=DEEPSEEK_V4_TOKEN_BYTES if is_v4 else 0,
-        state=_state(keys, kinds),
-        moe_width=keys.number("moe_intermediate_size", "intermediate_size", default=0) if _experts(keys) else 0,
+        state=_count_state_bytes(keys, kinds),
+        moe_width=keys.number("moe_intermediate_size", "intermediate_size", default=0) if _count_experts(keys) else 0,
         window=keys.number("sliding_window", default=0),
         full_kv_heads=keys.number("num_global_key_value_heads", default=0),
         full_head_dim=keys.number("global_head_dim", default=0),
-        sharing=_sharing(keys),
+        sharing=_count_sharing_layers(keys),
         unknown=unknown,
     )
 
 
-def _index(keys: _Keys, kinds: Counter[str], latent: int) -> tuple[int, str]:
+def _count_index_bytes(keys: _Keys, kinds: Counter[str], latent: int) -> tuple[int, str]:
     """Return the bytes for each token of the indexes of sparse attention, or why they are not known."""
     own = keys.number("index_head_dim", default=0)
     if latent:
@@ -342,7 +344,7 @@ def _unknown_parts(keys: _Keys, kinds: Counter[str], quantized: _Quantization) -
     return found
 
 
-def _experts(keys: _Keys) -> int:
+def _count_experts(keys: _Keys) -> int:
     return keys.number("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", default=0)
 
 
@@ -358,7 +360,7 @@ def _moe_layers(keys: _Keys, layers: int) -> int:
     return (layers - keys.number("first_k_dense_replace", default=0)) // max(step, 1)
 
 
-def _attention(keys: _Keys, hidden: int, heads: int, kv_heads: int, head_dim: int) -> int:
+def _count_attention_parameters(keys: _Keys, hidden: int, heads: int, kv_heads: int, head_dim: int) -> int:
     """Return the number of parameters of one attention layer."""
     if str(keys.values.get("model_type", "")).startswith("deepseek_v4"):
         # Queries through a latent, one key-value head, outputs in groups through a latent of their own.
@@ -376,13 +378,13 @@ def _attention(keys: _Keys, hidden: int, heads: int, kv_heads: int, head_dim: in
     return 2 * hidden * heads * head_dim + 2 * hidden * kv_heads * head_dim
 
 
-def _parameters(
+def _count_parameters(
     keys: _Keys, kinds: Counter[str], hidden: int, heads: int, kv_heads: int, head_dim: int
 ) -> dict[Part, int]:
     """Count the parameters of each part."""
     vocabulary = keys.number("vocab_size")
-    attention = _attention(keys, hidden, heads, kv_heads, head_dim)
-    experts, width = _experts(keys), keys.number("moe_intermediate_size", "intermediate_size", default=0)
+    attention = _count_attention_parameters(keys, hidden, heads, kv_heads, head_dim)
+    experts, width = _count_experts(keys), keys.number("moe_intermediate_size", "intermediate_size", default=0)
     found: dict[Part, int] = {
         "embedding": vocabulary * hidden,
         "head": 0 if keys.values.get("tie_word_embeddings") else vocabulary * hidden,
@@ -425,7 +427,7 @@ def _parameters(
     if not experts:
         found["dense"] = layers * 3 * hidden * keys.number("intermediate_size")
         if keys.values.get("use_double_wide_mlp"):
-            found["dense"] += sum(_sharing(keys).values()) * 3 * hidden * keys.number("intermediate_size")
+            found["dense"] += sum(_count_sharing_layers(keys).values()) * 3 * hidden * keys.number("intermediate_size")
         return found
     moe = _moe_layers(keys, layers)
     dense_width = keys.number("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", default=width)
@@ -454,7 +456,7 @@ def _full_attention(keys: _Keys, hidden: int, heads: int, kv_heads: int, head_di
     return 2 * hidden * heads * head_dim + projections * hidden * own * head_dim
 
 
-def _state(keys: _Keys, kinds: Counter[str]) -> int:
+def _count_state_bytes(keys: _Keys, kinds: Counter[str]) -> int:
     """Return the bytes of state for each sequence: FP32 for the recurrence, BF16 for the convolution."""
     if kinds["mamba"]:
         inner = keys.number("mamba_num_heads") * keys.number("mamba_head_dim")
@@ -486,18 +488,18 @@ class _Quantization:
     """The name of a format that is not known here."""
 
 
-def _quantized(config: Mapping[str, Any], quantization: Mapping[str, Any]) -> _Quantization:
+def _read_quantization(config: Mapping[str, Any], quantization: Mapping[str, Any]) -> _Quantization:
     """Read the formats from quantization_config of config.json, and from hf_quant_config.json."""
     own = config.get("quantization_config")
     own = own if isinstance(own, Mapping) else {}
     other = quantization.get("quantization", quantization)
     other = other if isinstance(other, Mapping) else {}
-    kind, group, group_bits, bits = _format(own, other)
+    kind, group, group_bits, bits = _read_weight_format(own, other)
     if kind is None:
         return _Quantization(unknown=_format_name(own, other))
     if kind == "bf16":
         return _Quantization()
-    excluded = [str(name) for name in _excluded(own, other) if not _SMALL.search(str(name))]
+    excluded = [str(name) for name in _list_excluded_modules(own, other) if not _SMALL.search(str(name))]
     parts: set[Part] = set(_NAMES) - {"embedding", "router", "head"}
     left = {part for part in parts if any(re.search(_NAMES[part], name) for name in excluded)}
     formats: dict[Part, Format] = dict.fromkeys(parts - left, kind)
@@ -506,20 +508,20 @@ def _quantized(config: Mapping[str, Any], quantization: Mapping[str, Any]) -> _Q
     return _Quantization(formats, group, group_bits, bits)
 
 
-def _format(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[Format | None, int, int, int]:
+def _read_weight_format(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[Format | None, int, int, int]:
     """Return the format, group and bits of its scales, and the bits of an integer weight; None if it is not known."""
     algorithm = str(other.get("quant_algo") or own.get("quant_algo") or own.get("moe_quant_algo") or "").upper()
     method = str(own.get("quant_method") or "").lower()
     groups = own.get("config_groups")
     first: Any = next(iter(groups.values()), {}) if isinstance(groups, Mapping) else {}
     weights: Mapping[str, Any] = first.get("weights") or {}
-    size = _count(own.get("group_size")) or _count(weights.get("group_size"))
+    size = _positive_or_zero(own.get("group_size")) or _positive_or_zero(weights.get("group_size"))
     block = own.get("weight_block_size")
-    bits = _count(own.get("bits")) or _count(weights.get("num_bits"))
+    bits = _positive_or_zero(own.get("bits")) or _positive_or_zero(weights.get("num_bits"))
     if "NVFP4" in algorithm or algorithm == "MIXED_PRECISION":
         return "nvfp4", 0, 0, 4
     if algorithm.startswith("FP8") or method == "fp8":
-        return "fp8", _count(block[0]) if isinstance(block, list) and block else 0, 0, 4
+        return "fp8", _positive_or_zero(block[0]) if isinstance(block, list) and block else 0, 0, 4
     if method == "mxfp4":
         return "mxfp4", 0, 0, 4
     if method in ("gptq", "awq", "auto-round", "gptq_marlin", "awq_marlin"):
@@ -537,11 +539,11 @@ def _format_name(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     return f"{name} ({kind})" if kind else str(name)
 
 
-def _count(value: object) -> int:
+def _positive_or_zero(value: object) -> int:
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def _excluded(own: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[object]:
+def _list_excluded_modules(own: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[object]:
     for source, key in ((own, "modules_to_not_convert"), (own, "ignore"), (other, "exclude_modules")):
         names = source.get(key)
         if isinstance(names, list):

@@ -128,7 +128,7 @@ class Anonymizer:
         identities = [one.identity for one in rack.switches.values() if one.identity]
         others = [name for name in dict.fromkeys((*users, *identities, *names)) if name not in {*hosts, rack.rack}]
         known = {name: f"name{number}" for number, name in enumerate(others, 1)} | {rack.rack: "rack"} | hosts
-        self._names = {name.lower(): new for name, new in known.items() if self._identifies(name)}
+        self._names = {name.lower(): new for name, new in known.items() if self._is_identifying(name)}
         longest_first = sorted(map(re.escape, self._names), key=len, reverse=True)
         self._name = re.compile(rf"(?i)(?<![a-z0-9])(?:{'|'.join(longest_first) or '(?!)'})(?![a-z0-9])")
         self._forms = {form: new for mac, new in mask.macs.items() for form, new in _mac_spellings(mac, new)}
@@ -145,13 +145,13 @@ class Anonymizer:
         self.originals |= {str(address): "an address" for address in addresses if not address.is_loopback}
 
     @staticmethod
-    def _identifies(name: str) -> bool:
+    def _is_identifying(name: str) -> bool:
         return len(name) >= _SHORTEST and name.lower() not in _COMMON
 
     def text(self, text: str) -> str:
         """Return a text without secrets and without anything that identifies the rack."""
         lines = (self._anonymize_line(_PATH.sub(self._replace_path, line)) for line in scrub(text).split("\n"))
-        renamed = self._name.sub(lambda found: self._renamed(found[0]), "\n".join(lines))
+        renamed = self._name.sub(lambda found: self._rename_host(found[0]), "\n".join(lines))
         return _DOTTED.sub(self._replace_dotted_name, renamed)
 
     def record(self, text: str) -> str:
@@ -186,7 +186,7 @@ class Anonymizer:
                 found.append(f"{kind}: {original}")
         return found
 
-    def _renamed(self, name: str) -> str:
+    def _rename_host(self, name: str) -> str:
         # Some letters are the same as others without case, and not in lower case: a long s.
         return self._names.get(name.lower()) or self._names.get(name.casefold(), "name")
 
@@ -223,7 +223,7 @@ class Anonymizer:
 
     def _other_forms(self, line: str) -> str:
         line = self._form.sub(lambda found: self._forms[found[0].lower()], line)
-        return _V4.sub(lambda found: self._address(found[0]), line)
+        return _V4.sub(lambda found: self._anonymize_address(found[0]), line)
 
     def _known_key(self, kind: str, text: str) -> str:
         same = text.lower() if kind in ("HASH", "REVERSED") else text
@@ -231,7 +231,7 @@ class Anonymizer:
         self.originals[text] = "a key or an identifier"
         return known
 
-    def _address(self, text: str) -> str:
+    def _anonymize_address(self, text: str) -> str:
         address, slash, length = text.partition("/")
         try:
             private = any(IPv4Address(address) in network for network in _PRIVATE)
@@ -257,18 +257,18 @@ def _mac_spellings(mac: str, new: str) -> Iterable[tuple[str, str]]:
     """Other spellings of a MAC address: with hyphens, with dots, without separators (as in enx...), and inside of the 8
     bytes of a GUID of RDMA or of the serial number of a PCI function.
     """
-    return zip(_spellings(mac), _spellings(new), strict=True)
+    return zip(_list_mac_spellings(mac), _list_mac_spellings(new), strict=True)
 
 
-def _spellings(mac: str) -> Iterator[str]:
+def _list_mac_spellings(mac: str) -> Iterator[str]:
     digits = mac.replace(":", "").lower()
-    yield from (_grouped(digits, 2, "-"), _grouped(digits, 4, "."), digits)
+    yield from (_group_digits(digits, 2, "-"), _group_digits(digits, 4, "."), digits)
     vendor, own = digits[:6], digits[6:]
     # The form of IPv6 and RoCE inverts a bit of the first byte.
     inverted = f"{int(vendor[:2], 16) ^ 2:02x}{vendor[2:]}"
     for whole in (f"{vendor}fffe{own}", f"{inverted}fffe{own}", f"{vendor}ffff{own}", f"{vendor}0300{own}"):
-        yield from (whole, _grouped(whole, 4, ":"), _grouped(whole, 2, "-"))
+        yield from (whole, _group_digits(whole, 4, ":"), _group_digits(whole, 2, "-"))
 
 
-def _grouped(digits: str, size: int, separator: str) -> str:
+def _group_digits(digits: str, size: int, separator: str) -> str:
     return separator.join(digits[at : at + size] for at in range(0, len(digits), size))

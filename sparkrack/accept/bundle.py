@@ -99,14 +99,14 @@ class Recording:
 
 def bundle_files(rack: Rack, report: AcceptReport, recording: Recording) -> dict[str, bytes]:
     """Return the files of a bundle, anonymized. Raises BundleError when something that identifies the rack is left."""
-    anonymizer = _anonymizer(rack, report, recording)
+    anonymizer = _make_anonymizer(rack, report, recording)
     host = anonymizer.hosts
     texts: dict[str, str] = {}
     owned: dict[str, list[str]] = {}
     """The parts of each text where a word of the owner can stand."""
     try:
         for name, answers in recording.nodes.items():
-            found = dict(_answers(answers, anonymizer))
+            found = dict(_anonymize_answers(answers, anonymizer))
             path = f"nodes/{host[name]}.json"
             texts[path] = _to_json({question: one.model_dump() for question, one in found.items()})
             owned[path] = [text for one in found.values() for text in (one.output, one.unknown)]
@@ -147,7 +147,7 @@ def _to_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=True) + "\n"
 
 
-def _anonymizer(rack: Rack, report: AcceptReport, recording: Recording) -> Anonymizer:
+def _make_anonymizer(rack: Rack, report: AcceptReport, recording: Recording) -> Anonymizer:
     tables = [table for one in recording.switches.values() if isinstance(one, ProbeReading) for table in one.everything]
     texts = [report.to_json()]
     serials: list[str] = []
@@ -186,7 +186,7 @@ def _parts_of_name(name: str) -> tuple[str, ...]:
     return (name, host, domain) if "." in domain else (name, host)
 
 
-def _answers(answers: protocol.Answers | str, anonymizer: Anonymizer) -> Iterator[tuple[str, RecordedAnswer]]:
+def _anonymize_answers(answers: protocol.Answers | str, anonymizer: Anonymizer) -> Iterator[tuple[str, RecordedAnswer]]:
     if isinstance(answers, str):
         yield IDENTITY, RecordedAnswer(unknown=anonymizer.text(answers))
         return

@@ -58,7 +58,7 @@ def accept(
     recording: gets all that the hosts answer, and of each switch all that a probe reads. Raises ConfigError when the
     rack's key or known_hosts is a special file.
     """
-    commands = {name: _commands(rack, name, claims) for name in machines if name in rack.nodes}
+    commands = {name: _list_commands(rack, name, claims) for name in machines if name in rack.nodes}
     asked = [name for name, texts in commands.items() if texts]
     if recording is not None:
         commands = {name: {**texts, IDENTITY: IDENTITY_COMMAND} for name, texts in commands.items()}
@@ -66,7 +66,7 @@ def accept(
     if recording is not None or any(_reads_switch(claim) for claim in claims):
         asked += [name for name in machines if name in rack.switches]
     progress.phase("read the claims", asked)
-    with _readings(rack, asked, commands, progress) as readings:
+    with _open_readings(rack, asked, commands, progress) as readings:
         results = [_claim_result(rack, machines, claim, readings) for claim in claims]
         hosts = [_host_reading(name, readings) for name in asked]
         if recording is not None:
@@ -98,7 +98,7 @@ def _reads_switch(claim: Claim) -> bool:
     return isinstance(claim.look, SwitchLook) or _check_of_claim(claim) in {*SWITCH_CHECKS, *COMPARED_WITH_SWITCH}
 
 
-def _commands(rack: Rack, node: str, claims: Sequence[Claim]) -> dict[str, str]:
+def _list_commands(rack: Rack, node: str, claims: Sequence[Claim]) -> dict[str, str]:
     """The commands of a node by the id of the claim."""
     found = {}
     for claim in claims:
@@ -110,7 +110,7 @@ def _commands(rack: Rack, node: str, claims: Sequence[Claim]) -> dict[str, str]:
 
 
 @contextmanager
-def _readings(
+def _open_readings(
     rack: Rack,
     asked: Sequence[str],
     commands: Mapping[str, Mapping[str, str]],

@@ -19,7 +19,7 @@ _LINE = 160
 
 def show(report: AcceptReport, console: Console, *, quiet: bool = False) -> None:
     """Print the summary; what is refuted or could not be read, and the last line, if `quiet`."""
-    for line in (*_refuted(report.claims), *_unknown(report)):
+    for line in (*_list_refuted(report.claims), *_list_unknown(report)):
         print_sentence(console, line)
     if not quiet:
         print_whole(console, _claims_table(report))
@@ -29,7 +29,7 @@ def show(report: AcceptReport, console: Console, *, quiet: bool = False) -> None
     print_sentence(console, Text(total(report), style="bold"))
 
 
-def _refuted(claims: Sequence[ClaimResult]) -> Iterator[Text]:
+def _list_refuted(claims: Sequence[ClaimResult]) -> Iterator[Text]:
     found = [one for one in claims if one.result == "refuted"]
     for one in found[:MOST_SHOWN]:
         yield Text(f"refuted: {one.id}: {one.claim}", style="red")
@@ -44,7 +44,7 @@ def _refuted(claims: Sequence[ClaimResult]) -> Iterator[Text]:
         yield Text(f"refuted as well: {', '.join(one.id for one in rest)}", style="red")
 
 
-def _unknown(report: AcceptReport) -> Iterator[Text]:
+def _list_unknown(report: AcceptReport) -> Iterator[Text]:
     """Hosts that did not answer, then claims without an answer that is understood."""
     silent = {host.host for host in report.hosts if not host.answered}
     lines = [f"{host.host}: unknown: {_cut_line(host.reason)}" for host in report.hosts if not host.answered]

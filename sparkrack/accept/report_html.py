@@ -26,7 +26,7 @@ class _Group:
 
 def page(report: AcceptReport) -> str:
     """Render the page."""
-    groups = _groups(report)
+    groups = _group_claims(report)
     levels = {
         level: [sum(one.level == level and one.result == result for one in report.claims) for result in _RESULTS]
         for level in ("look", "change", "load")
@@ -45,7 +45,7 @@ def marked(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
-def _groups(report: AcceptReport) -> dict[str, _Group]:
+def _group_claims(report: AcceptReport) -> dict[str, _Group]:
     """Return the claims in the order in which a reader needs them. One without an answer is not among the rest."""
     unknown = [one for one in report.claims if one.result == "not observed" and one.unknown]
     rest = [one for one in report.claims if one.result == "not observed" and not one.unknown]

@@ -44,7 +44,7 @@ def run_accept(
     results = {one.id: one for one in looked.claims}
     tried = [claim for claim in claims if claim.id in TRIED]
     if spare and tried:
-        results |= {one.id: one for one in _changes(tried, spare, lock, progress)}
+        results |= {one.id: one for one in _observe_by_changes(tried, spare, lock, progress)}
     for claim in claims:
         if claim.id not in results:
             results[claim.id] = claim_result(claim, (), _by_hand_reason(claim))
@@ -62,7 +62,9 @@ def _by_hand_reason(claim: Claim) -> str:
     return f"by hand: {claim.observe}"
 
 
-def _changes(claims: Sequence[Claim], spare: Spare, lock: Lock, progress: ProgressObserver) -> Iterator[ClaimResult]:
+def _observe_by_changes(
+    claims: Sequence[Claim], spare: Spare, lock: Lock, progress: ProgressObserver
+) -> Iterator[ClaimResult]:
     host = spare.switch.name
     progress.phase("take the lock of the rack")
     with lock() as stopped:

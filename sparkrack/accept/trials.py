@@ -112,15 +112,15 @@ class _Target:
         return self.spare.switch
 
     @property
-    def _declared(self) -> DeclaredTarget:
+    def _declared_target(self) -> DeclaredTarget:
         return DeclaredTarget(self.spare.rack, self.spare.switch)
 
     @property
     def menus(self) -> tuple[Menu, ...]:
-        return tuple(dict.fromkeys((*self._declared.menus, ETHERNET, *(menu for menu, _ in self.rows))))
+        return tuple(dict.fromkeys((*self._declared_target.menus, ETHERNET, *(menu for menu, _ in self.rows))))
 
     def read(self, ask: Ask) -> SwitchReading:
-        found = self._declared.read(ask)
+        found = self._declared_target.read(ask)
         more = {
             menu.path: tuple(ask(menu.sentence(found.release))) for menu in self.menus if menu.path not in found.tables
         }
@@ -148,9 +148,9 @@ class _TrialTransaction(Transaction):
         yield Check("looking whether safe mode is free", free)
         yield Check("logging in a second time", second_session)
         yield Check("disarming what earlier runs left", disarm_others)
-        yield Check("arming the rollback timer", self._arm)
+        yield Check("arming the rollback timer", self._arm_rollback_timer)
         if self.relies:
-            yield Check("waiting until the rollback timer has run", self._counted)
+            yield Check("waiting until the rollback timer has run", self._wait_for_schedule)
         yield Say("taking safe mode", TAKE)
         yield Check("looking whether safe mode is ours", held)
         yield Check("observing", self.attempt)
@@ -323,12 +323,12 @@ def _other_fec(spare: Spare, line: SwitchConnection) -> tuple[tuple[Menu, Desire
     return (_lane_row(spare, 1, fec_mode="off" if now == "fec91" else "fec91"),)
 
 
-def _illegal(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
+def _illegal_lanes(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
     """100G on two lanes, from the second lane on, where no leg begins."""
     return _lane_row(spare, 1, disabled="yes"), _forced_lane(spare, 2, (100, 2))
 
 
-def _breakout(*names: str) -> Callable[[Spare], tuple[tuple[Menu, DesiredRow], ...]]:
+def _breakout_rows(*names: str) -> Callable[[Spare], tuple[tuple[Menu, DesiredRow], ...]]:
     """The first of these breakouts that the cage has, as `switch.cages.wanted_lanes` writes it, without sizes."""
 
     def rows(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
@@ -365,7 +365,7 @@ def _forced_auto(spare: Spare) -> tuple[tuple[Menu, DesiredRow], ...]:
     return (_forced_lane(spare, 1, (100, 2), "auto"),)
 
 
-def _monitor(line: SwitchConnection, lanes: Sequence[str]) -> dict[str, Row]:
+def _read_monitor(line: SwitchConnection, lanes: Sequence[str]) -> dict[str, Row]:
     """The monitor's row of each of these lanes (default names)."""
     rows = line.talk(f"{ETHERNET.path}/print", "=.proplist=.id,name,default-name")
     ids = {row["name"]: (row[".id"], row["default-name"]) for row in rows if row.get("default-name") in lanes}
@@ -378,8 +378,8 @@ def _monitor(line: SwitchConnection, lanes: Sequence[str]) -> dict[str, Row]:
     return {ids[row["name"]][1]: row for row in line.talk(*sentence) if row.get("name") in ids}
 
 
-def _plugged(line: SwitchConnection, spare: Spare) -> bool:
-    return any(row.get("sfp-module-present") in ("true", "yes") for row in _monitor(line, spare.lanes).values())
+def _has_module(line: SwitchConnection, spare: Spare) -> bool:
+    return any(row.get("sfp-module-present") in ("true", "yes") for row in _read_monitor(line, spare.lanes).values())
 
 
 def _link_losses(line: SwitchConnection) -> dict[str, str]:
@@ -391,7 +391,7 @@ def _link_losses(line: SwitchConnection) -> dict[str, str]:
 def _accepted_illegal(line: SwitchConnection, spare: Spare, _watch: Watch) -> MachineResult:
     host, lane = spare.switch.name, spare.lanes[1]
     text = f"{lane} accepts {SPEED['copper'][100, 2]}"
-    if not _plugged(line, spare):
+    if not _has_module(line, spare):
         return not_shown(host, f"{text}; whether it would link needs a cable in {spare.cage}")
     row = _wait_for_links(line, [lane])[lane]
     linked = row.get("status") == LINKED
@@ -412,7 +412,7 @@ def _unset_speed(line: SwitchConnection, spare: Spare, _watch: Watch) -> Machine
 def _shown_fec(line: SwitchConnection, spare: Spare, _watch: Watch) -> MachineResult:
     """100G on two lanes is 50 Gb/s a lane, where auto is fec91."""
     host, lane = spare.switch.name, spare.lanes[0]
-    if not _plugged(line, spare):
+    if not _has_module(line, spare):
         return not_shown(host, f"fec-mode=auto is accepted; the FEC of a link needs a cable in {spare.cage}")
     row = _wait_for_links(line, [lane])[lane]
     if row.get("status") != LINKED:
@@ -426,7 +426,7 @@ def _shown_fec(line: SwitchConnection, spare: Spare, _watch: Watch) -> MachineRe
 def _legs_link(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
     """The legs of the breakout that was written link."""
     host, legs = spare.switch.name, watch.legs
-    if not _plugged(line, spare):
+    if not _has_module(line, spare):
         return not_shown(host, f"{', '.join(legs)} accept their speed; whether they link needs a cable in {spare.cage}")
     found = _wait_for_links(line, list(legs))
     seconds = time.monotonic() - watch.written
@@ -440,7 +440,7 @@ def _legs_link(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineRes
     return not_shown(host, f"{text}; a cable of this breakout, plugged at both ends, shows it")
 
 
-def _restarts(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
+def _judge_restarts(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
     """Writing a lane takes no port outside of its cage down."""
     host, now = spare.switch.name, _link_losses(line)
     others = [name for name, count in now.items() if name not in spare.lanes and count != watch.downs.get(name)]
@@ -454,7 +454,7 @@ def _restarts(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResu
     )
 
 
-def _schedule(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
+def _judge_schedule(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
     """The schedule of this very transaction runs."""
     host, until = spare.switch.name, time.monotonic() + SCHEDULE_SECONDS
     while True:
@@ -494,7 +494,7 @@ def _wait_for_links(line: SwitchConnection, lanes: Sequence[str]) -> dict[str, R
     """The monitor's rows when all of these lanes have a link, or after LINK_SECONDS."""
     until = time.monotonic() + LINK_SECONDS
     while True:
-        found = _monitor(line, lanes)
+        found = _read_monitor(line, lanes)
         linked = all(row.get("status") == LINKED for row in found.values())
         if linked or time.monotonic() >= until:
             return {lane: found.get(lane, {}) for lane in lanes}
@@ -503,27 +503,27 @@ def _wait_for_links(line: SwitchConnection, lanes: Sequence[str]) -> dict[str, R
 
 TRIALS: Mapping[str, Trial] = {
     # claim: switch.lanes.illegal-pair
-    "switch.lanes.illegal-pair": Trial(_illegal, _accepted_illegal),
+    "switch.lanes.illegal-pair": Trial(_illegal_lanes, _accepted_illegal),
     # claim: switch.lanes.unset-speed
     "switch.lanes.unset-speed": Trial(_forced_first, _unset_speed, unknown),
     # claim: switch.fec.auto
     "switch.fec.auto": Trial(_forced_auto, _shown_fec),
     # claim: switch.lanes.restart
-    "switch.lanes.restart": Trial(_forced_first, _restarts, unknown),
+    "switch.lanes.restart": Trial(_forced_first, _judge_restarts, unknown),
     # claim: switch.scheduler.startup
-    "switch.scheduler.startup": Trial(_forced_first, _schedule, unknown, relies=False),
+    "switch.scheduler.startup": Trial(_forced_first, _judge_schedule, unknown, relies=False),
     # claim: switch.rollback.script-size
     "switch.rollback.script-size": Trial(_big_script, _whole_script),
     # claim: switch.qos.egress-rate
     "switch.qos.egress-rate": Trial(_rate_row, _printed_rate),
     # claim: switch.breakout.linked
-    "switch.breakout.linked": Trial(_breakout("4x100G"), _legs_link, kind=QSFP56_DD),
+    "switch.breakout.linked": Trial(_breakout_rows("4x100G"), _legs_link, kind=QSFP56_DD),
     # claim: switch.breakout.4x50g
-    "switch.breakout.4x50g": Trial(_breakout("4x50G"), _legs_link, kind=QSFP56_DD),
+    "switch.breakout.4x50g": Trial(_breakout_rows("4x50G"), _legs_link, kind=QSFP56_DD),
     # claim: switch.breakout.1x100g
-    "switch.breakout.1x100g": Trial(_breakout("1x100G"), _legs_link, kind=QSFP56_DD),
+    "switch.breakout.1x100g": Trial(_breakout_rows("1x100G"), _legs_link, kind=QSFP56_DD),
     # claim: switch.breakout.first-lane
-    "switch.breakout.first-lane": Trial(_breakout("8x50G", "2x50G"), _legs_link),
+    "switch.breakout.first-lane": Trial(_breakout_rows("8x50G", "2x50G"), _legs_link),
 }
 """How claims are observed, by id; SAFE_MODE has a trial of its own."""
 # claim: switch.safe-mode.api

@@ -283,7 +283,7 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
     at_end = _skew_at_the_end(evidence, other)
     if own.earlier_skew is not None and at_end is not None and abs(at_end - own.earlier_skew) > CLOCK_SECONDS:
         collector.read(f"clock of the boot that ended{where}", "by the stamp of its last sample", at_end)
-        evidence, node_skew = _corrected(evidence, at_end - own.earlier_skew), at_end
+        evidence, node_skew = _correct_times(evidence, at_end - own.earlier_skew), at_end
     ended, unset = evidence.ended, _boots_without_clock(remote, samples) - {evidence.boot or ""}
     samples = tuple(one for one in samples if one.time >= parse.CLOCK_SET)
     if ended is None and unset:
@@ -328,7 +328,7 @@ def _skew_at_the_end(evidence: Evidence, other: _Answers) -> float | None:
     return None
 
 
-def _corrected(evidence: Evidence, later: float) -> Evidence:
+def _correct_times(evidence: Evidence, later: float) -> Evidence:
     """Return the evidence with the times of the node moved back by so many seconds."""
     mark = evidence.clean_stop
     return replace(

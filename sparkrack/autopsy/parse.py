@@ -64,7 +64,7 @@ def evidence_lines(found: Mapping[str, Any]) -> tuple[LogLine, ...]:
     """Return the journal of the boot before, as its evidence has it. Raises EvidenceError."""
     try:
         return tuple(
-            LogLine(moment(line["time"]), "journal", str(line["source"]), _shortened(str(line["text"])))
+            LogLine(moment(line["time"]), "journal", str(line["source"]), _shorten_line(str(line["text"])))
             for line in (found["journal"] or {}).get("lines", ())
         )
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
@@ -110,7 +110,7 @@ def journal(text: str, source: str) -> dict[str, tuple[LogLine, ...]]:
             message = _message_text(entry.get("MESSAGE", ""))
         except (ValueError, TypeError, KeyError, OverflowError):
             continue
-        found.setdefault(boot, []).append(LogLine(at, source, _program_name(entry), _shortened(message)))
+        found.setdefault(boot, []).append(LogLine(at, source, _program_name(entry), _shorten_line(message)))
     return {boot: tuple(sorted(lines, key=lambda line: line.time or 0)) for boot, lines in found.items()}
 
 
@@ -140,7 +140,7 @@ def _message_text(value: Any) -> str:
     return str(value)
 
 
-def _shortened(text: str) -> str:
+def _shorten_line(text: str) -> str:
     if len(text) <= LINE_CHARACTERS:
         return text
     return f"{text[:LINE_CHARACTERS]}... ({len(text) - LINE_CHARACTERS} characters left out)"
@@ -188,7 +188,7 @@ def hangs(text: str) -> tuple[UnitHang, ...]:
         said += [f"NCCL build {', '.join(dict.fromkeys(builds))}"] if builds else []
         said += ["an answer of NCCL's RAS"] if one.get("ras") else []
         if at is not None:
-            found.append(UnitHang(unit, at, boot, _shortened("; ".join(said))))
+            found.append(UnitHang(unit, at, boot, _shorten_line("; ".join(said))))
     return tuple(found)
 
 
@@ -204,7 +204,7 @@ def netconsole(text: str) -> tuple[LogLine, ...]:
         words = match["text"] if match and at is not None else line
         head = _EXTENDED.match(words)
         program = "/dev/kmsg, as kernel" if head and int(head["priority"]) >= FACILITY else "kernel"
-        lines.append(LogLine(at, "netconsole", program, _shortened(words[head.end() :] if head else words)))
+        lines.append(LogLine(at, "netconsole", program, _shorten_line(words[head.end() :] if head else words)))
     return tuple(lines)
 
 

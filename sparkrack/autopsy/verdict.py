@@ -305,7 +305,7 @@ def _panic_signs(evidence: Evidence) -> Iterator[Sign]:
 
 
 # claim: blackbox.watchdog
-def _watchdog(evidence: Evidence) -> Iterator[Sign]:
+def _list_watchdog_signs(evidence: Evidence) -> Iterator[Sign]:
     for text in evidence.firmware:
         text = f"the hardware reports a reset by its watchdog: {text}"
         if _hung_shutdown(evidence):
@@ -415,7 +415,7 @@ def _freeze_signs(evidence: Evidence) -> Iterator[Sign]:
 RULES: tuple[Callable[[Evidence], Iterator[Sign]], ...] = (
     _planned_signs,
     _panic_signs,
-    _watchdog,
+    _list_watchdog_signs,
     _memory_signs,
     _power_signs,
     _freeze_signs,

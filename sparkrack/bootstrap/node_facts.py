@@ -85,10 +85,10 @@ class NodeState:
 
 def look(user: str) -> str:
     """Return the script that reads the state. `user`: a name of rack.yaml, safe as a word."""
-    return f"{_ENVIRONMENT}\n{protocol.script(_questions(user))}"
+    return f"{_ENVIRONMENT}\n{protocol.script(_list_questions(user))}"
 
 
-def _questions(user: str) -> dict[str, str]:
+def _list_questions(user: str) -> dict[str, str]:
     account = f"line=$(getent passwd {user}) || [ $? -eq 2 ]"  # 2: there is no such user
     home = f'{account}; [ "$line" ] || exit 0; home=$(printf \'%s\' "$line" | cut -d: -f6); '
     keys = '"$home/.ssh/authorized_keys"'
@@ -125,7 +125,7 @@ def _text_command(path: str) -> str:
 
 def parse_node_state(output: bytes) -> NodeState:
     """Parse the state of a node. Raises BootstrapError for invalid output."""
-    answers = _answers(output.decode("ascii", "replace"))
+    answers = _parse_answers(output.decode("ascii", "replace"))
     name, static = (answers[key].decode(errors="replace").strip() for key in ("name", "static"))
     number = answers["machine-id"].decode(errors="replace").strip().removeprefix("uninitialized")
     if not _HOST_NAME.fullmatch(name):
@@ -134,7 +134,7 @@ def parse_node_state(output: bytes) -> NodeState:
         raise BootstrapError(f"its machine-id cannot be parsed: {truncate(number)}")
     things = {key.removeprefix("thing-"): value for key, value in answers.items() if key.startswith("thing-") and value}
     return NodeState(
-        account=_account(answers),
+        account=_parse_account(answers),
         groups=_answer_words(answers, "groups"),
         things={key: _parse_stat(value) for key, value in things.items()},
         authorized=answers["authorized"],
@@ -149,9 +149,9 @@ def parse_node_state(output: bytes) -> NodeState:
     )
 
 
-def _answers(output: str) -> dict[str, bytes]:
+def _parse_answers(output: str) -> dict[str, bytes]:
     """Return the output of each question; empty for a file that does not exist. Raises BootstrapError."""
-    questions = _questions("user")
+    questions = _list_questions("user")
     try:
         answers = protocol.parse(output, questions)
     except protocol.InvalidAnswerError as fault:
@@ -190,7 +190,7 @@ def _answer_words(answers: Mapping[str, bytes], name: str) -> frozenset[str]:
     return frozenset(answers[name].decode(errors="replace").split())
 
 
-def _account(answers: Mapping[str, bytes]) -> LocalAccount | None:
+def _parse_account(answers: Mapping[str, bytes]) -> LocalAccount | None:
     if not answers["account"]:
         return None
     fields = answers["account"].decode(errors="replace").split(":")

@@ -56,14 +56,14 @@ def contact(
         context = NodesContext(
             rack=rack,
             key=key,
-            account=_account(account, rack.access.user, passwords, screen),
+            account=_account_question(account, rack.access.user, passwords, screen),
             passwords=passwords,
             folder=Path(folder),
             timeout=timeout,
             say=lambda text: screen.say(printable(text)),
             progress=screen,
         )
-        yield NodesBootstrap(context, Trust(host_keys, found, partial(_confirm, screen), replace), chosen)
+        yield NodesBootstrap(context, Trust(host_keys, found, partial(_confirm_host_key, screen), replace), chosen)
 
 
 def carry_out(run: NodesBootstrap, screen: Screen, own: Holder | None, record: RecordedRun) -> None:
@@ -93,7 +93,7 @@ def _hold_lock(run: NodesBootstrap, screen: Screen, own: Holder) -> Iterator[Cal
         yield lost
 
 
-def _account(given: str | None, user: str, passwords: Passwords, screen: Screen) -> Callable[[], str]:
+def _account_question(given: str | None, user: str, passwords: Passwords, screen: Screen) -> Callable[[], str]:
     """Return the account, asked for once and not before it is needed."""
 
     @cache
@@ -117,7 +117,7 @@ def typed_password(screen: Screen, node: str, user: str) -> SecretStr:
     return screen.hidden_prompt(f"{node}: password of {printable_line(user)}")
 
 
-def _confirm(screen: Screen, node: str, key: str) -> bool:
+def _confirm_host_key(screen: Screen, node: str, key: str) -> bool:
     if not screen.interactive:
         screen.say(
             f"{node}: there is no terminal for a prompt whether {key} is its host key; pass --host-keys", err=True

@@ -50,7 +50,7 @@ class NodesBootstrap:
         nothing more may be sent to any: the run has lost its lock."""
         self.context = replace(self.context, lost=lost)
         offers = self._key_offers()
-        believed = self._believed(offers)
+        believed = self._confirm_host_keys(offers)
         keys, ids = self._of_the_others()
         progress = self.context.progress
         progress.phase("read the nodes" if dry else "bootstrap the nodes", believed)
@@ -109,7 +109,7 @@ class NodesBootstrap:
                 self._fail_node(name, str(answer))
         return offers
 
-    def _believed(self, offers: Mapping[str, KeyOffer]) -> dict[str, tuple[HostKey, ...]]:
+    def _confirm_host_keys(self, offers: Mapping[str, KeyOffer]) -> dict[str, tuple[HostKey, ...]]:
         """The keys by which each node may be spoken to; all questions come before the first answer is used."""
         access, trust = self.context.rack.access, self.trust
         believed: dict[str, tuple[HostKey, ...]] = {}
@@ -160,11 +160,11 @@ class NodesBootstrap:
 
     def _identity_of_ready_node(self, name: str, config: Path) -> tuple[Iterable[HostKey], str]:
         try:
-            return self._identity(name, config)
+            return self._read_identity(name, config)
         finally:
             self.context.progress.finish(name)
 
-    def _identity(self, name: str, config: Path) -> tuple[Iterable[HostKey], str]:
+    def _read_identity(self, name: str, config: Path) -> tuple[Iterable[HostKey], str]:
         rack = self.context.rack
         node = rack.nodes[name]
         try:

@@ -33,7 +33,12 @@ def steps(seen: NodeState, user: str, node: str, key: str) -> list[BootstrapStep
 
     Raises BootstrapError for a state that must be corrected manually.
     """
-    return [*_account(seen, user), *_key_steps(seen, user, key), *_sudoers(seen, user), *_name_steps(seen, node)]
+    return [
+        *_list_account_steps(seen, user),
+        *_key_steps(seen, user, key),
+        *_list_sudoers_steps(seen, user),
+        *_name_steps(seen, node),
+    ]
 
 
 def set_up_for_another(seen: NodeState, user: str) -> str:
@@ -47,7 +52,7 @@ def set_up_for_another(seen: NodeState, user: str) -> str:
     )
 
 
-def _account(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
+def _list_account_steps(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
     found = seen.account
     groups = ",".join(name for name in sorted(seen.groups) if found is None or name not in found.groups)
     if found is None:
@@ -86,7 +91,7 @@ def _key_steps(seen: NodeState, user: str, key: str) -> Iterator[BootstrapStep]:
     if there and theirs and not open_to_others:
         return
     line = f"{key}\n".encode()
-    add = "" if there else f"{_decoded(line, append=True)}; "
+    add = "" if there else f"{_base64_writer(line, append=True)}; "
     # As that user: a link that it creates in between can only affect its own files. Root creates its folder first.
     inside = (
         "set -eu; umask 077; cd; mkdir -p .ssh; chmod go-w .ssh; [ ! -L .ssh ]; [ ! -L .ssh/authorized_keys ]; "
@@ -112,7 +117,7 @@ def _as_user(user: str, script: str) -> str:
     return f"runuser -u {user} -- sh -c {_quoted_word(script)}"
 
 
-def _sudoers(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
+def _list_sudoers_steps(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
     wanted = f"{LOGIN} {user} and become root.\n{user} ALL=(ALL:ALL) NOPASSWD: ALL\n"
     thing = seen.things.get("sudoers")
     fine = thing is not None and thing.kind.startswith("regular") and thing.owner == 0 and thing.mode == 0o440
@@ -169,12 +174,12 @@ def _put_file(path: str, content: bytes, before: bytes | None, mode: str, check:
         same += " || { echo 'another program is writing this file; run again' >&2; exit 1; }"
     return (
         f"{BEGIN}new=$(mktemp {folder}/.{name}.XXXXXX); trap 'rm -f \"$new\"' EXIT\n"
-        f'{_decoded(content)}\nchown 0:0 "$new"; chmod {mode} "$new"; sync "$new"\n{check}\n{same}\n'
+        f'{_base64_writer(content)}\nchown 0:0 "$new"; chmod {mode} "$new"; sync "$new"\n{check}\n{same}\n'
         f'mv -fT "$new" {path}'
     )
 
 
-def _decoded(content: bytes, append: bool = False) -> str:
+def _base64_writer(content: bytes, append: bool = False) -> str:
     return f'printf %s {base64.b64encode(content).decode()} | base64 -d {">>" if append else ">"} "$new"'
 
 

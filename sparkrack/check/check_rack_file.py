@@ -84,9 +84,9 @@ def check_rack_file(file: Path) -> CheckedFile:
     ]
     if missing := missing_key(rack.access.key):
         warnings.append(f"{position(file, ('access', 'key'))}: {missing.partition(': ')[2]}")
-    warnings += _driver(file, rack)
-    warnings += _serving(file, rack)
-    warnings += _releases(file, rack)
+    warnings += _warn_of_open_driver(file, rack)
+    warnings += _warn_of_serving(file, rack)
+    warnings += _warn_of_releases(file, rack)
     warnings += [
         f"{position(file, note.path)}: {note.what}; {note.right}"
         for note in (
@@ -99,7 +99,7 @@ def check_rack_file(file: Path) -> CheckedFile:
     return CheckedFile(_good_result(file, rack), rack, tuple(warnings))
 
 
-def _driver(file: Path, rack: Rack) -> list[str]:
+def _warn_of_open_driver(file: Path, rack: Rack) -> list[str]:
     """Return that driver and kernel are open to updates, unless the file has a word about it."""
     if rack.declared(DriverOptions) or not rack.keeps("driver"):
         return []
@@ -108,7 +108,7 @@ def _driver(file: Path, rack: Rack) -> list[str]:
     return [f"{position(file, ('driver',))}: {what}; {right}"]
 
 
-def _serving(file: Path, rack: Rack) -> list[str]:
+def _warn_of_serving(file: Path, rack: Rack) -> list[str]:
     if not served_units(rack):
         return []
     lock = lock_path(rack.source)
@@ -118,7 +118,7 @@ def _serving(file: Path, rack: Rack) -> list[str]:
     return [f"{position(file, note.path)}: {note.what}; {note.right}" for note in notes]
 
 
-def _releases(file: Path, rack: Rack) -> list[str]:
+def _warn_of_releases(file: Path, rack: Rack) -> list[str]:
     """Return what is known against the release that each switch declares."""
     return [
         f"{position(file, ('switches', name, 'release'))}: {advisory_line(row, switch.release)}"
@@ -138,11 +138,11 @@ def _good_result(file: Path, rack: Rack) -> Checked:
         switches=len(rack.switches),
         cables=len(rack.cabling.cables),
         legs=sum(len(rack.cabling.legs(name)) for name in rack.switches),
-        defaults=tuple(_defaults(rack)),
+        defaults=tuple(_list_defaults(rack)),
     )
 
 
-def _defaults(rack: Rack) -> Iterator[str]:
+def _list_defaults(rack: Rack) -> Iterator[str]:
     """Yield what applies of the required parts of a rack since the file does not have it."""
     access = rack.access
     if "rack" not in rack.model_fields_set:

@@ -42,7 +42,7 @@ def _print_line(line: str) -> None:
 
 
 @contextmanager
-def _activity(title: str) -> Iterator[None]:
+def _show_activity(title: str) -> Iterator[None]:
     """Show what is being done, with its seconds, on a terminal. A log has only the lines of the lab."""
     with show_progress(silent=not sys.stderr.isatty()) as screen:
         screen.phase(title)
@@ -68,7 +68,7 @@ def up(nodes: int, rack: Path | None, factory: bool) -> None:
     is at 192.168.88.1 with its sticker's; `host-keys` has the fingerprints that the consoles showed.
     """
     here = open_lab(_print_line)
-    with _activity("build the rack"):
+    with _show_activity("build the rack"):
         here.up(nodes, rack, factory=factory)
     click.echo(f"lab: up; its rack is {here.paths.rack}")
     next_step([*_RUN, "bootstrap" if factory else "plan"])
@@ -99,22 +99,22 @@ def status() -> None:
     sys.exit(0 if healthy else 1)
 
 
-def _machines(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_machines(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """The nodes and switches of this folder's lab that a shell may complete to."""
-    nodes, switches = _starting(incomplete)
+    nodes, switches = _names_starting_with(incomplete)
     return [*nodes, *switches]
 
 
 def _complete_nodes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return _starting(incomplete)[0]
+    return _names_starting_with(incomplete)[0]
 
 
-def _starting(incomplete: str) -> tuple[list[str], list[str]]:
+def _names_starting_with(incomplete: str) -> tuple[list[str], list[str]]:
     return starting(LabPaths.here().rack, incomplete)
 
 
 @lab.command()
-@click.argument("name", shell_complete=_machines)
+@click.argument("name", shell_complete=_complete_machines)
 @click.option(
     "--factory", is_flag=True, help="Factory state of a real machine; the default for one from `lab up --factory`."
 )
@@ -124,7 +124,7 @@ def reset(name: str, factory: bool, serial: str | None) -> None:
     here = open_lab(_print_line)
     if serial and (not factory or name not in here.layout.rack.switches):
         raise click.UsageError("--serial goes with --factory and the name of a switch")
-    with _activity(f"reset {name}"):
+    with _show_activity(f"reset {name}"):
         here.reset(name, factory=factory, serial=serial)
     click.echo(f"lab: {name} is factory-fresh")
     next_step([*_RUN, "bootstrap" if factory else "plan"])
@@ -135,18 +135,18 @@ def reset(name: str, factory: bool, serial: str | None) -> None:
 def reboot(name: str) -> None:
     """Restart a node as its owner would, and wait until it takes logins again."""
     here = open_lab(_print_line)
-    with _activity(f"restart {name}"):
+    with _show_activity(f"restart {name}"):
         here.reboot(name)
     click.echo(f"lab: {name} is back")
     next_step([*_RUN, "status"])
 
 
-def _snapshots(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_snapshots(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     return [name for name in snapshots.names() if name.startswith(incomplete)]
 
 
 @lab.command()
-@click.argument("name", shell_complete=_snapshots)
+@click.argument("name", shell_complete=_complete_snapshots)
 @click.option("--delete", is_flag=True, help="Remove the snapshot of this name instead.")
 def snapshot(name: str, delete: bool) -> None:
     """Keep the rack as it is now: disks, switch, images, seeds. The nodes are shut down for it and started again.
@@ -159,18 +159,18 @@ def snapshot(name: str, delete: bool) -> None:
         click.echo(f"lab: snapshot {name} is removed")
         next_step(["sparkrack", "lab", "status"])
         return
-    with _activity(f"keep {name}"):
+    with _show_activity(f"keep {name}"):
         here.snapshot(name)
     click.echo(f"lab: kept as {name}")
     next_step(["sparkrack", "lab", "restore", name], "to bring it back")
 
 
 @lab.command()
-@click.argument("name", shell_complete=_snapshots)
+@click.argument("name", shell_complete=_complete_snapshots)
 def restore(name: str) -> None:
     """Replace the rack of this folder by a snapshot and start it."""
     here = open_lab(_print_line)
-    with _activity(f"restore {name}"):
+    with _show_activity(f"restore {name}"):
         here.restore(name)
     click.echo(f"lab: up as in {name}; its rack is {here.paths.rack}")
     next_step([*_RUN, "plan"])

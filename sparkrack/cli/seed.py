@@ -15,7 +15,9 @@ from sparkrack.cloud_init.seed_options import OptionError, check_disk, given_man
 from sparkrack.cloud_init.write_seeds import FORMATS, write_seeds
 
 
-def _addresses(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[IPv4Address, ...]:
+def _parse_addresses(
+    context: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[IPv4Address, ...]:
     return tuple(IPv4Address(an_address(context, parameter, text) or "") for text in value)
 
 
@@ -31,7 +33,7 @@ def _addresses(context: click.Context, parameter: click.Parameter, value: tuple[
 @click.option("--prefix", type=click.IntRange(8, 30), help="The length of that network.")
 @click.option("--gateway", callback=an_address, metavar="ADDRESS", help="Its gateway.")
 @click.option(
-    "--dns", multiple=True, callback=_addresses, metavar="ADDRESS", help="Its DNS server; may be given again."
+    "--dns", multiple=True, callback=_parse_addresses, metavar="ADDRESS", help="Its DNS server; may be given again."
 )
 @click.option("--erase-disk", metavar="DEVICE", help="autoinstall: this disk may be erased; else the installer asks.")
 def seed(

@@ -61,7 +61,7 @@ def tune(unit: str, tries: tuple[str, ...], resume: bool, dry: bool, yes: bool, 
         earlier = work.resume() if resume else None
         wanted = earlier.open_tries if earlier else parse_tries(tries)
         found = work.candidates(wanted)
-        for line in _plan(unit, found, work.expected_time(found)):
+        for line in _plan_lines(unit, found, work.expected_time(found)):
             screen.say(line)
         if not resume and all(one.refused for one in found):
             raise CommandError("nothing can be tried")
@@ -76,7 +76,7 @@ def tune(unit: str, tries: tuple[str, ...], resume: bool, dry: bool, yes: bool, 
     sys.exit(0 if ledger.is_done else 1)
 
 
-def _plan(unit: str, found: Sequence[Candidate], expected: str) -> list[str]:
+def _plan_lines(unit: str, found: Sequence[Candidate], expected: str) -> list[str]:
     values = [f"  {one.tried}{f': not tried: {one.refused}' if one.refused else ''}" for one in found]
     return [f"tune unit {unit}, which does not serve its clients meanwhile: {expected}", *values]
 

@@ -77,7 +77,7 @@ def restore(
         for text in lines or [f"no backup in {place}"]:
             click.echo(text)
         if lines:
-            next_step([*_restore(chosen), "--last", "--dry"], rack=rack)
+            next_step([*_restore_command(chosen), "--last", "--dry"], rack=rack)
         else:
             next_step(["sparkrack", "plan"], rack=rack, limit=[chosen.name])
         return
@@ -89,13 +89,13 @@ def restore(
     if result in (RestoreResult.IN_SYNC, RestoreResult.DONE):
         next_step(["sparkrack", "verify", "--only", "switch"], rack=rack)
     elif result is RestoreResult.DIFFERS:
-        next_step([*_restore(chosen), name], rack=rack)
+        next_step([*_restore_command(chosen), name], rack=rack)
     else:
-        next_step([*_restore(chosen), name, "--dry"], rack=rack)
+        next_step([*_restore_command(chosen), name, "--dry"], rack=rack)
     sys.exit({RestoreResult.DIFFERS: DIFFERS, RestoreResult.FAILED: 1}.get(result, 0))
 
 
-def _restore(chosen: Switch) -> tuple[str, ...]:
+def _restore_command(chosen: Switch) -> tuple[str, ...]:
     return ("sparkrack", "switch", "restore", chosen.name)
 
 

@@ -51,7 +51,7 @@ def infer(nodes: Iterable[NodeFacts], switches: Iterable[SwitchFacts], *, switch
                 f"was learned at {truncate(end)}, and so was {', '.join(str(one) for one in there if one != port)}"
             )
     if not switched:  # behind a switch two nodes share their subnets, too
-        _between(ports, found, unclear)
+        _infer_cables_between_nodes(ports, found, unclear)
     return Cables(found, unclear)
 
 
@@ -104,7 +104,7 @@ def _legs_of_macs(halves: Iterable[HalfFacts], switches: Iterable[SwitchFacts]) 
                 yield f"{switch.name}/{neighbour.interface}", f"{switch.name} has {neighbour.mac} as a neighbour there"
 
 
-def _between(
+def _infer_cables_between_nodes(
     ports: Mapping[Port, Mapping[Half, HalfFacts]], found: dict[Port, Cabled], unclear: dict[Port, str]
 ) -> None:
     """Cables between nodes, among the ports that no switch hears."""

@@ -126,8 +126,8 @@ def described(
     while not {mac for mac, up in expected.items() if up} <= set(hosts) and time.monotonic() < until:
         sleep(1)
         hosts = _learned_hosts(ask, names, expected)
-    facts = SwitchFacts(name, reading, hosts, _neighbours(ask, names))
-    return replace(facts, monitor=_monitor(ask, reading, hosts))
+    facts = SwitchFacts(name, reading, hosts, _list_neighbours(ask, names))
+    return replace(facts, monitor=_read_monitor(ask, reading, hosts))
 
 
 def _learned_hosts(ask: Ask, names: Mapping[str, str], macs: Iterable[str]) -> dict[str, str]:
@@ -138,14 +138,14 @@ def _learned_hosts(ask: Ask, names: Mapping[str, str], macs: Iterable[str]) -> d
     }
 
 
-def _neighbours(ask: Ask, names: Mapping[str, str]) -> tuple[Neighbour, ...]:
+def _list_neighbours(ask: Ask, names: Mapping[str, str]) -> tuple[Neighbour, ...]:
     try:
         return neighbours(ask(_NEIGHBOURS), names)
     except SentenceError:
         return ()
 
 
-def _monitor(ask: Ask, reading: SwitchReading, hosts: Mapping[str, str]) -> dict[str, Row]:
+def _read_monitor(ask: Ask, reading: SwitchReading, hosts: Mapping[str, str]) -> dict[str, Row]:
     ids = {row[".id"]: name for name, row in reading.ethernet.items() if name in hosts.values() and ".id" in row}
     if not ids:
         return {}

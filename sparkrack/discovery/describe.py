@@ -109,7 +109,7 @@ def _write_fabric(sheet: RackDraft, found: FoundRack, facts: Mapping[str, NodeFa
     """The section `fabric`, and the numbers of the nodes in it."""
     addresses = [machine.address for machine in found.nodes.values()]
     taken = [IPv4Address(address) for address in (*addresses, *(box.address for box in found.boxes.values()))]
-    keys = fabric_section.keys(facts, _cabling(found, ends), bool(found.boxes), taken)
+    keys = fabric_section.keys(facts, _describe_cabling(found, ends), bool(found.boxes), taken)
     sheet.add_gap(keys.unrepresentable)
     fabric = {"mtu": 9000, **keys.data}
     if sheet.compact:
@@ -200,7 +200,7 @@ def _found_ports(sheet: RackDraft, name: str, cables: Cables) -> dict[int, str]:
     return {number: cabled.end for number, cabled in ports.items()}
 
 
-def _cabling(found: FoundRack, ends: Mapping[Port, str]) -> Cabling:
+def _describe_cabling(found: FoundRack, ends: Mapping[Port, str]) -> Cabling:
     """The cables between nodes, by rank of their first end, as the loaded file will have them. Those to a switch
     matter only by being there."""
     rank = {name: place for place, name in enumerate(found.nodes)}

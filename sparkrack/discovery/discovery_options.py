@@ -74,11 +74,11 @@ def parse_options(
             raise OptionError(why)
     return DiscoveryOptions(
         nodes=named,
-        vendors=_vendors(vendors, named),
+        vendors=_parse_vendors(vendors, named),
         cables=_parse_cables(cables, named),
         switch=at,
         alone=alone,
-        fingerprint=_fingerprint(fingerprint),
+        fingerprint=_parse_fingerprint(fingerprint),
         password=switch_password,
         cages=_parse_splits(cages, (model,) if switch_model else registry.MODELS),
         model=model,
@@ -99,7 +99,7 @@ def _split_pair(text: str, option: str, form: str) -> tuple[str, str]:
     return name, value
 
 
-def _vendors(texts: Sequence[str], nodes: Mapping[str, str]) -> dict[str, str]:
+def _parse_vendors(texts: Sequence[str], nodes: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for text in texts:
         name, sign, vendor = text.rpartition("=")
@@ -136,7 +136,7 @@ def _parse_splits(texts: Sequence[str], models: Sequence[SwitchModel]) -> dict[s
     return found
 
 
-def _fingerprint(text: str | None) -> str | None:
+def _parse_fingerprint(text: str | None) -> str | None:
     if text is None:
         return None
     digits = text.replace(":", "").lower()

@@ -198,8 +198,12 @@ class Discovery:
     def _find_switch(self, name: str, host: str) -> FoundSwitch:
         options = self.options
         port = options.api_port or (PLAIN_API_PORT if options.plain else TLS_API_PORT)
-        kept = _written(options.password, options.out) if options.password else {"env": _variable(name)}
-        tls, why = (None, "") if options.plain else self._certificate(name, host, port)
+        kept = (
+            _format_secret_reference(options.password, options.out)
+            if options.password
+            else {"env": _password_variable(name)}
+        )
+        tls, why = (None, "") if options.plain else self._confirm_certificate(name, host, port)
         facts: SwitchFacts | None = None
         if not why:
             try:
@@ -217,10 +221,10 @@ class Discovery:
         if not self.strict and (options.plain or user == FACTORY_USER):
             # In factory state: the file declares what bootstrap will create.
             port, tls, user = TLS_API_PORT, NO_CERTIFICATE, "sparkrack" if user == FACTORY_USER else user
-            kept = {"env": _variable(name)} if user == "sparkrack" else kept
+            kept = {"env": _password_variable(name)} if user == "sparkrack" else kept
         return FoundSwitch(host, port, tls, user, kept, facts, why, options.cages, options.model)
 
-    def _certificate(self, name: str, host: str, port: int) -> tuple[str, str]:
+    def _confirm_certificate(self, name: str, host: str, port: int) -> tuple[str, str]:
         """The fingerprint of the switch's certificate, and why it cannot be logged in to, if so."""
         found = offered_services(host, port)
         if found is None and not answers(host, port):
@@ -249,12 +253,12 @@ class Discovery:
     def _read_switch(self, name: str, way: Endpoint) -> SwitchFacts:
         halves = [half for facts in self.facts.values() for half in facts.halves.values()]
         expected = {half.mac: half.up for half in halves if half.mac}
-        password = self._password(name)
+        password = self._ask_switch_password(name)
         with self._show_progress() as progress:
             progress.phase("read the switch", [name])
             return collect.switch(name, way, password, expected)
 
-    def _password(self, name: str) -> SecretStr:
+    def _ask_switch_password(self, name: str) -> SecretStr:
         if self.options.password:
             return self.options.password.resolve()
         if not self._screen.interactive:
@@ -289,13 +293,13 @@ class Discovery:
         return self._screen.confirm(f"are these the host keys of {name}, as its console shows them?")
 
 
-def _variable(switch: str) -> str:
+def _password_variable(switch: str) -> str:
     """The environment variable for the password of a switch: CRS812_PASSWORD of crs812, CRS_1_PASSWORD of crs-1."""
     words = re.sub(r"[^A-Z0-9]", "_", switch.upper())
     return f"{'_' if words[0].isdigit() else ''}{words}_PASSWORD"
 
 
-def _written(password: SecretRef, out: Path) -> dict[str, Any]:
+def _format_secret_reference(password: SecretRef, out: Path) -> dict[str, Any]:
     """A reference as the file writes it: a file from the file's own folder on, where it is below that."""
     if password.file is None:
         return {"env": password.env}

@@ -89,7 +89,7 @@ def parse_engines(text: str) -> Engines:
         if kind == "unit":
             units.append(_installed_unit(*rest.split(" ")))
         elif kind == "container":
-            identity, found = _container(json.loads(rest))
+            identity, found = _parse_container(json.loads(rest))
             containers[identity] = found
         elif kind == "process":
             identity, _pid, *argv = rest.split()
@@ -129,7 +129,7 @@ def _installed_unit(name: str = "", described: str = "", gate: str = "") -> Inst
         raise ValueError(f"the files of unit {name[:40]!r} are not those of sparkrack") from None
 
 
-def _container(row: Any) -> tuple[str, EngineContainer]:
+def _parse_container(row: Any) -> tuple[str, EngineContainer]:
     """Return the ID of a container, and what it is."""
     match row:
         case [str(identity), str(name), str(image), str(path), list(words)] if all(isinstance(w, str) for w in words):
@@ -162,11 +162,11 @@ def suggestions(nodes: Mapping[str, Engines]) -> list[str]:
     lines = []
     for name, engines in nodes.items():
         for one in engines.containers:
-            lines += [f"container {one.name} of {name} as a unit:", *_suggestion(one, name)]
+            lines += [f"container {one.name} of {name} as a unit:", *_suggest_unit(one, name)]
     return ["", "Suggested, and not in force:", *lines] if lines else []
 
 
-def _suggestion(one: EngineContainer, node: str) -> Iterable[str]:
+def _suggest_unit(one: EngineContainer, node: str) -> Iterable[str]:
     words = one.argv
     if words[0] in _SHELLS and len(words) > 2 and words[-2] in ("-c", "-lc"):
         command = words[-1]

@@ -46,7 +46,7 @@ def keys(
         for name, other in others.items():
             keys.add_gap("mtu", f"{name} has {other}, most have {mtu}")
     if switched or len(cabling.cables) < 2:
-        _subnets(keys, nodes, used, taken)
+        _describe_subnets(keys, nodes, used, taken)
         _write_vlans(keys, used, switched)
     else:
         _write_pool(keys, cabling, used, taken)
@@ -65,7 +65,7 @@ def _first_address(facts: HalfFacts | None) -> IPv4Interface | None:
     return facts.addresses[0] if facts and facts.addresses else None
 
 
-def _subnets(
+def _describe_subnets(
     keys: FabricKeys,
     nodes: Mapping[str, NodeFacts],
     used: Mapping[Half, HalfFacts],

@@ -57,7 +57,7 @@ def write_first(
     for facts in discovery.facts.values() if sheet.compact else ():
         screen.warn(summary(facts))
     if not found.boxes and screen.interactive:
-        cables = rack_questions.ask_cables(screen, tuple(found.nodes), _cabled(sheet))
+        cables = rack_questions.ask_cables(screen, tuple(found.nodes), _list_cabled_nodes(sheet))
         sheet = describe(found.with_ports(cables), live=False)
     sheet.heads[()] = ["Written by sparkrack init; yours to edit. sparkrack check judges it without connecting."]
     passwords = []
@@ -86,7 +86,7 @@ def write_adopted(options: DiscoveryOptions, screen: Screen, show_progress: Show
     return WrittenRack(sheet, rack, faults, found)
 
 
-def _cabled(sheet: RackDraft) -> set[str]:
+def _list_cabled_nodes(sheet: RackDraft) -> set[str]:
     """The nodes at which a cable ends, whichever end it is written at."""
     ports = {name: node.get("ports", {}) for name, node in sheet.data["nodes"].items()}
     ends = {end.partition("/")[0] for cables in ports.values() for end in cables.values()}

@@ -71,11 +71,11 @@ def switches(
     if shutil.which("lldpcli"):
         output, _ = _program_output(["lldpcli", "-f", "json0", "show", "neighbors"])
         found |= {one.address: one for one in advertisements.lldp(output)}
-    found |= {one.address: one for one in _answering(host, port, seconds)}
+    found |= {one.address: one for one in _listen_for_mndp(host, port, seconds)}
     return tuple(found.values())
 
 
-def _answering(host: str, port: int, seconds: float) -> list[Advertised]:
+def _listen_for_mndp(host: str, port: int, seconds: float) -> list[Advertised]:
     found: list[Advertised] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -95,7 +95,7 @@ def parse_node_facts(name: str, answers: Mapping[str, Answer]) -> NodeFacts:
     makers = [parser.value(question, _first_line) or "" for question in ("maker", "board")]
     return NodeFacts(
         name=name,
-        hostname=parser.value("hostname", _hostname),
+        hostname=parser.value("hostname", _parse_hostname),
         vendor=vendor_of(*makers),
         maker=makers[0],
         halves=halves or {},
@@ -169,7 +169,7 @@ def _first_line(answer: Answer) -> str:
     return printable_line(lines[0])
 
 
-def _hostname(answer: Answer) -> str:
+def _parse_hostname(answer: Answer) -> str:
     name = _first_line(answer).partition(".")[0]
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", name):
         raise ValueError(f"{truncate(name)} is not a host name")
@@ -221,7 +221,7 @@ def _half_facts(half: Half, links: Mapping[str, IpLink]) -> HalfFacts:
         mac=link.mac,
         up="UP" in flags and "NO-CARRIER" not in flags,
         mtu=link.mtu or 0,
-        addresses=_addresses(link),
+        addresses=_list_addresses(link),
         device=half.interface,
     )
     tagged = [(name, one) for name, one in links.items() if one.vlan and one.vlan.parent == half.interface]
@@ -229,8 +229,8 @@ def _half_facts(half: Half, links: Mapping[str, IpLink]) -> HalfFacts:
         return facts
     ((name, vlan_link),) = tagged
     number = vlan_link.vlan.number if vlan_link.vlan else None
-    return replace(facts, addresses=_addresses(vlan_link), vlan=number, device=name)
+    return replace(facts, addresses=_list_addresses(vlan_link), vlan=number, device=name)
 
 
-def _addresses(link: IpLink) -> tuple[IPv4Interface, ...]:
+def _list_addresses(link: IpLink) -> tuple[IPv4Interface, ...]:
     return tuple(one for one in map(IPv4Interface, link.addresses or ()) if not one.ip.is_link_local)

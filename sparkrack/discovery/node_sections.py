@@ -25,7 +25,7 @@ def fill(sheet: RackDraft, nodes: Nodes) -> None:
     for role in roles():
         if role.options:
             for option in role.adopt:
-                _adopted(sheet, nodes, role.options, (role.key, option.option))
+                _adopt_value(sheet, nodes, role.options, (role.key, option.option))
     _write_driver(sheet, nodes)
     _write_images(sheet, nodes)
     _write_hardening(sheet, nodes)
@@ -42,7 +42,7 @@ def _write_unmanaged_roles(sheet: RackDraft) -> None:
     ]
 
 
-def _adopted(sheet: RackDraft, nodes: Nodes, model: type[Section], place: tuple[str, str]) -> None:
+def _adopt_value(sheet: RackDraft, nodes: Nodes, model: type[Section], place: tuple[str, str]) -> None:
     """Write one value: that of most nodes, or the default when the file cannot express it or no node has any."""
     question = ".".join(place)
     default = model.model_fields[place[1]].default
@@ -72,7 +72,7 @@ def _shown_value(value: object) -> str:
 
 def _write_driver(sheet: RackDraft, nodes: Nodes) -> None:
     """Declared only when it is what is installed, loaded and held everywhere: declaring it holds it."""
-    why = dict(_undeclarable(nodes))
+    why = dict(_list_undeclarable_drivers(nodes))
     if not why:
         (first, *_) = nodes.values()
         found = {"version": first.driver, "kernel": first.kernel}
@@ -105,7 +105,7 @@ def common_driver(names: Collection[str], nodes: Nodes) -> tuple[dict[str, str],
     return found, ""
 
 
-def _undeclarable(nodes: Nodes) -> Iterator[tuple[str, str]]:
+def _list_undeclarable_drivers(nodes: Nodes) -> Iterator[tuple[str, str]]:
     for name, node in nodes.items():
         if node.driver is None or node.kernel is None or not node.packages:
             yield name, "driver, kernel or their packages are unknown"

@@ -135,7 +135,7 @@ class _Maker:
         yield from self._accepted_entry("serial", board.get("serial-number"))
         yield from self._accepted_entry("identity", self.only(IDENTITY).get("name"))
         yield from self._leg_entries()
-        yield from self._gateways()
+        yield from self._describe_services()
         yield from self._system_entries()
 
     def only(self, menu: Menu) -> Row:
@@ -153,7 +153,7 @@ class _Maker:
         """An optional key with a value that rack.yaml takes; another value is a gap."""
         if value in (None, ""):
             return
-        if why := _refusal(key, value):
+        if why := _explain_refusal(key, value):
             shown = ", ".join(map(str, value)) if isinstance(value, list) else value
             self.add_gap(key, f"{truncate(shown)}: {why}; left out, so a run leaves it alone")
         else:
@@ -169,7 +169,7 @@ class _Maker:
         legs = [row for row in legs if row["name"] not in self.bonds] or [row for cage in found for row in cage.legs]
         shared = _SharedKeys(self.reading, self.bonds, legs)
         near = [cage for cage in found if self.heard & {row["default-name"] for row in cage.legs}]
-        policy = self._lossless(shared, near or found) if legs else "leave"
+        policy = self._find_lossless_policy(shared, near or found) if legs else "leave"
         cages = [
             cage for cage in found if not self.live or cage in near or self._agrees_with_legs(cage, shared, policy)
         ]
@@ -242,7 +242,7 @@ class _Maker:
                 fec = self._fec_entry(cage, breakout, default, legs)
                 yield FoundCage(cage, {"split": split, "medium": medium, **fec}, words, legs)
             elif words == NEGOTIATED and heard:
-                yield from self._negotiated(cage, kind, rows, heard)
+                yield from self._describe_negotiated_cage(cage, kind, rows, heard)
             elif heard:
                 self.add_gap(
                     "cages",
@@ -263,7 +263,9 @@ class _Maker:
         )
         return {}
 
-    def _negotiated(self, cage: str, kind: CageKind, rows: Sequence[Row], heard: list[str]) -> Iterator[FoundCage]:
+    def _describe_negotiated_cage(
+        self, cage: str, kind: CageKind, rows: Sequence[Row], heard: list[str]
+    ) -> Iterator[FoundCage]:
         """A cage that nodes were heard on, and that is forced to nothing: by what its links came up at. Where several
         splits have such legs, it is the one whose legs all have a node."""
         rates = {gbps(self.facts.monitor.get(name, {}).get("rate")) for name in heard} - {None}
@@ -310,7 +312,7 @@ class _Maker:
             if (value := shared.value(key, row)) != common:
                 name = row["default-name"]
                 self.add_gap(key, f"{name} has {truncate(value)}, most legs have {common}; a run sets {common}")
-        if why := _refusal(key, int(common)):
+        if why := _explain_refusal(key, int(common)):
             self.missing.append(Gap(("switches", self.facts.name, key), f"{common}: {why}"))
 
     def _bridge_entry(self, shared: _SharedKeys, every: Iterable[Row]) -> Iterator[tuple[str, str]]:
@@ -325,12 +327,12 @@ class _Maker:
         if outside:
             names = ", ".join(outside)
             self.add_gap("bridge", f"{names}: not in {truncate(common)}; a run puts each of them there")
-        if why := _refusal("bridge", common):
+        if why := _explain_refusal("bridge", common):
             self.missing.append(
                 Gap(("switches", self.facts.name, "bridge"), f"{truncate(common)}: {why}; rename it on the switch")
             )
 
-    def _lossless(self, shared: _SharedKeys, cages: Sequence[FoundCage]) -> Policy:
+    def _find_lossless_policy(self, shared: _SharedKeys, cages: Sequence[FoundCage]) -> Policy:
         """The policy that would change nothing on any leg; `leave` and a gap where none is that."""
         legs = _leg_speeds(cages)
         rows = [row for cage in cages for row in cage.legs] or shared.legs
@@ -354,7 +356,7 @@ class _Maker:
 
     # --- who may come in ---------------------------------------------------------------------------------------------
 
-    def _gateways(self) -> Iterator[tuple[str, Any]]:
+    def _describe_services(self) -> Iterator[tuple[str, Any]]:
         services = {row.get("name", ""): row for row in self.rows(SERVICE)}
         limits = {services[name].get("address", "") for name in GUARDED if name in services}
         open_ = [name for name in (*CLOSED, "api") if name in services and not flag(services[name], "disabled")]
@@ -390,8 +392,8 @@ class _Maker:
             yield from self._accepted_entry("time_zone", clock["time-zone-name"])
         ntp = self.only(NTP_CLIENT)
         if flag(ntp, "enabled"):
-            yield from self._servers("ntp", ntp.get("servers", ""))
-        yield from self._servers("dns", self.only(DNS).get("servers", ""))
+            yield from self._parse_servers("ntp", ntp.get("servers", ""))
+        yield from self._parse_servers("dns", self.only(DNS).get("servers", ""))
         found = self.only(DISCOVERY)
         lldp = (found.get("discover-interface-list"), found.get("protocol"), found.get("mode", "tx-and-rx"))
         if lldp[0] == "none":
@@ -407,7 +409,7 @@ class _Maker:
         elif snmp:
             yield "snmp", False
 
-    def _servers(self, key: str, text: str) -> Iterator[tuple[str, list[str]]]:
+    def _parse_servers(self, key: str, text: str) -> Iterator[tuple[str, list[str]]]:
         names = [name.strip() for name in text.split(",") if name.strip()]
         if names and all(map(_is_address, names)):
             yield key, names
@@ -479,7 +481,7 @@ def policy_differences(policy: Policy, legs: Mapping[str, int], reading: SwitchR
             yield from (text for change in changes for text in describe_differences(change))
 
 
-def _refusal(key: str, value: object) -> str:
+def _explain_refusal(key: str, value: object) -> str:
     """Why rack.yaml does not take a value for a key of a switch; "" when it does."""
     spec = Switch.model_fields[key]
     kind: Any = Annotated[spec.annotation, *spec.metadata] if spec.metadata else spec.annotation

@@ -70,7 +70,7 @@ def written(
     except HostKeyError as fault:
         raise CommandError(f"{fault}; {out} was not written") from None
     _warn_operator(
-        screen, f"{out}: written" + (f", and {len(pins)} host keys in {_shown(known_hosts)}" if pins else "")
+        screen, f"{out}: written" + (f", and {len(pins)} host keys in {_shorten_path(known_hosts)}" if pins else "")
     )
 
 
@@ -81,7 +81,7 @@ def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> Non
     """
     own = folder / ".gitignore"
     files = [f"/{name}" for name in _secret_files(data) if not any(fnmatch(Path(name).name, one) for one in SECRETS)]
-    ignored = _ignored(folder)
+    ignored = _read_gitignore_lines(folder)
     missing = [line for line in (*SECRETS, *files) if line not in ignored]
     if not missing:
         return
@@ -91,7 +91,7 @@ def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> Non
     write_atomic(
         own, "\n".join(("# Secrets; rack.yaml, known_hosts and rack.lock.json are for git.", *missing, "")), 0o644
     )
-    _warn_operator(screen, f"{_shown(own)}: written; it keeps secrets out of git")
+    _warn_operator(screen, f"{_shorten_path(own)}: written; it keeps secrets out of git")
 
 
 def _secret_files(data: Mapping[str, Any]) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _secret_files(data: Mapping[str, Any]) -> Iterator[str]:
             yield value
 
 
-def _ignored(folder: Path) -> set[str]:
+def _read_gitignore_lines(folder: Path) -> set[str]:
     """The lines of every .gitignore that git reads for the folder; of its own alone where there is no repository."""
     places = [folder, *folder.parents]
     top = next((place for place in places if (place / ".git").exists()), folder)
@@ -115,7 +115,7 @@ def _ignored(folder: Path) -> set[str]:
     return found
 
 
-def _shown(path: Path) -> Path:
+def _shorten_path(path: Path) -> Path:
     """A path from the working folder on where it is below that, so that its line stays short."""
     folder = Path.cwd()
     return path.relative_to(folder) if path.is_relative_to(folder) else path

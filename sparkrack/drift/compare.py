@@ -15,13 +15,13 @@ def compare_runs(then: Drift, now: Drift, run: str) -> Since:
     Only complete results of the other run count: a finding is not resolved because it could not be read.
     """
     before, after = _differences_by_identity(then), _differences_by_identity(now)
-    complete_then, complete_now = _completeness(then), _completeness(now)
+    complete_then, complete_now = _completeness_by_host(then), _completeness_by_host(now)
     return Since(
         run=run,
         made=then.made,
-        appeared=tuple(one for key, one in after.items() if key not in before and _comparable(one, complete_then)),
-        resolved=tuple(one for key, one in before.items() if key not in after and _comparable(one, complete_now)),
-        uncompared=tuple(_uncompared(complete_then, complete_now)),
+        appeared=tuple(one for key, one in after.items() if key not in before and _is_comparable(one, complete_then)),
+        resolved=tuple(one for key, one in before.items() if key not in after and _is_comparable(one, complete_now)),
+        uncompared=tuple(_list_uncompared(complete_then, complete_now)),
     )
 
 
@@ -29,16 +29,16 @@ _Completeness = Mapping[str, Mapping[str, bool]]
 """For each host, the roles that were read, and whether their result is complete."""
 
 
-def _completeness(drift: Drift) -> _Completeness:
+def _completeness_by_host(drift: Drift) -> _Completeness:
     return {machine.name: {looked.role: machine.complete for looked in machine.roles} for machine in drift.hosts}
 
 
-def _comparable(one: Difference, completeness: _Completeness) -> bool:
+def _is_comparable(one: Difference, completeness: _Completeness) -> bool:
     roles = completeness.get(one.host, {})
     return all(roles.values()) and bool(roles) if not one.role else roles.get(one.role, False)
 
 
-def _uncompared(then: _Completeness, now: _Completeness) -> Iterator[str]:
+def _list_uncompared(then: _Completeness, now: _Completeness) -> Iterator[str]:
     for machine in {**now, **then}:
         before, after = then.get(machine, {}), now.get(machine, {})
         roles = {**after, **before}

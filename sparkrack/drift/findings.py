@@ -144,7 +144,7 @@ def drift_of(plan: Plan) -> Drift:
     """Derive the drift of the rack from a plan. A reached host on which no role was evaluated is left out: nothing is
     known of it, and nothing was read.
     """
-    machines = (_compared(machine, plan.roles) for machine in plan.hosts)
+    machines = (_compare_machine(machine, plan.roles) for machine in plan.hosts)
     return Drift(
         rack=plan.rack,
         file=plan.file,
@@ -154,7 +154,7 @@ def drift_of(plan: Plan) -> Drift:
     )
 
 
-def _compared(machine: HostPlan, asked: Iterable[str]) -> Comparison:
+def _compare_machine(machine: HostPlan, asked: Iterable[str]) -> Comparison:
     found: dict[str, list[DriftFinding]] = {
         role.key: [] for role in roles() if role.key in asked and role.machine == machine.kind
     }

@@ -60,7 +60,7 @@ def _show_findings(console: Console, machines: Sequence[Comparison], kind: Findi
     entries = {
         machine.name: found
         for machine in machines
-        if (found := tuple(_entry(role, finding, names) for role, finding in machine.found(kind)))
+        if (found := tuple(_make_entry(role, finding, names) for role, finding in machine.found(kind)))
     }
     for group in group_hosts(entries):
         print_sentence(console, f"  {', '.join(group)}")
@@ -68,7 +68,7 @@ def _show_findings(console: Console, machines: Sequence[Comparison], kind: Findi
             show_row(console, row, group, 2, full=True)
 
 
-def _entry(role: str, finding: DriftFinding, names: Sequence[str]) -> Entry:
+def _make_entry(role: str, finding: DriftFinding, names: Sequence[str]) -> Entry:
     text = f"{role}: {sentence(finding)}"
     return Entry(text, key_of(text, names), "event", _STYLES[finding.kind], content_entries(finding.diff, names))
 

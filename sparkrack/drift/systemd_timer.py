@@ -45,10 +45,10 @@ class SystemdTimer:
 
 def units(timer: SystemdTimer) -> Mapping[str, str]:
     """The text of each unit, by its file's name. Raises UnitError."""
-    return {f"{timer.name}.service": _service(timer), f"{timer.name}.timer": _timer_unit(timer)}
+    return {f"{timer.name}.service": _render_service(timer), f"{timer.name}.timer": _timer_unit(timer)}
 
 
-def _service(timer: SystemdTimer) -> str:
+def _render_service(timer: SystemdTimer) -> str:
     metrics = f" --prom {_exec_word(timer.prom)}" if timer.prom else ""
     # A dash: a missing path does not prevent the start of the service, and the program reports it.
     folders = [timer.state / "sparkrack", *([timer.prom.parent] if timer.prom else [])]
@@ -58,8 +58,8 @@ def _service(timer: SystemdTimer) -> str:
         "templates/sparkrack-drift.service",
         rack=timer.rack,
         user=_setting_text(timer.user),
-        rack_file=_assigned("RACK", timer.file),
-        state=_assigned("XDG_STATE_HOME", timer.state),
+        rack_file=_quote_assignment("RACK", timer.file),
+        state=_quote_assignment("XDG_STATE_HOME", timer.state),
         secrets=SECRETS,
         program=_exec_word(timer.program),
         metrics=metrics,
@@ -91,7 +91,7 @@ def _path_setting(path: Path, mark: str) -> str:
     return _quoted_setting(mark + _setting_text(str(path)))
 
 
-def _assigned(name: str, path: Path) -> str:
+def _quote_assignment(name: str, path: Path) -> str:
     return _quoted_setting(f"{name}={_setting_text(str(path))}")
 
 

@@ -108,7 +108,7 @@ def merge_hosts(entries: Mapping[str, Sequence[Entry]]) -> tuple[Row, ...]:
     """Return the entries of hosts as rows. Each entry is in exactly one row, and those of a host keep their order."""
     aligned: list[dict[str, Entry]] = []
     for host, own in entries.items():
-        aligned = [*_align(aligned, host, own, lambda entry: entry.text)]
+        aligned = [*_align_rows(aligned, host, own, lambda entry: entry.text)]
     return tuple(
         Row(row, merge_hosts({host: entry.below for host, entry in row.items() if entry.below})) for row in aligned
     )
@@ -118,7 +118,7 @@ def group_hosts(entries: Mapping[str, Sequence[Entry]]) -> list[list[str]]:
     """Return the hosts in groups that are alike, in their order."""
     groups: list[tuple[Counter[str], list[str]]] = []
     for host, own in entries.items():
-        keys = Counter(_keys(own))
+        keys = Counter(_list_keys(own))
         for first, group in groups:
             if 2 * (keys & first).total() >= ALIKE * (keys.total() + first.total()):
                 group.append(host)
@@ -128,17 +128,17 @@ def group_hosts(entries: Mapping[str, Sequence[Entry]]) -> list[list[str]]:
     return [group for _, group in groups]
 
 
-def _keys(entries: Iterable[Entry], above: str = "") -> Iterator[str]:
+def _list_keys(entries: Iterable[Entry], above: str = "") -> Iterator[str]:
     """Return the keys of events, each with those of its titles: not of the lines of files, which are many."""
     for entry in entries:
         key = f"{above}\n{entry.key}"
         if entry.kind == "title":
-            yield from _keys(entry.below, key)
+            yield from _list_keys(entry.below, key)
         else:
             yield key
 
 
-def _align(
+def _align_rows(
     rows: Sequence[dict[str, Entry]], host: str, own: Sequence[Entry], compared: Callable[[Entry], str]
 ) -> Iterator[dict[str, Entry]]:
     """Return the rows with the entries of one more host: first equal texts meet, and between them equal keys."""
@@ -146,12 +146,12 @@ def _align(
     for what, start, end, first, last in SequenceMatcher(None, then, now, autojunk=False).get_opcodes():
         if what == "equal":
             yield from (row | {host: entry} for row, entry in zip(rows[start:end], own[first:last], strict=True))
-        elif what == "replace" and compared is not _key:
-            yield from _align(rows[start:end], host, own[first:last], _key)
+        elif what == "replace" and compared is not _key_of_entry:
+            yield from _align_rows(rows[start:end], host, own[first:last], _key_of_entry)
         else:
             yield from rows[start:end]
             yield from ({host: entry} for entry in own[first:last])
 
 
-def _key(entry: Entry) -> str:
+def _key_of_entry(entry: Entry) -> str:
     return entry.key

@@ -42,7 +42,7 @@ def evaluate(session: RunSession, file: Path) -> Plan:
         revision=revision(file),
         made=datetime.now(UTC),
         roles=tuple(sorted(session.selection.roles)),
-        hosts=tuple(_machine(session, name, counts, emitted) for name in session.selection.machines),
+        hosts=tuple(_make_host_plan(session, name, counts, emitted) for name in session.selection.machines),
     )
 
 
@@ -65,7 +65,7 @@ def _drain_host(
     session.progress.finish(machine(host))
 
 
-def _machine(
+def _make_host_plan(
     session: RunSession, name: str, counts: dict[tuple[Host, str], int], emitted: dict[tuple[Host, str], list[Event]]
 ) -> HostPlan:
     kind = "node" if name in session.rack.nodes else "switch"
@@ -78,7 +78,7 @@ def _machine(
         step = _operation_plan(session, counts[host, op_hash], entries, op_hash)
         if step.events:
             steps.append(step)
-    return HostPlan(name=machine(host), kind=kind, state=_standing(steps), operations=tuple(steps))
+    return HostPlan(name=machine(host), kind=kind, state=_state_of_steps(steps), operations=tuple(steps))
 
 
 def _is_repeated(entry: Event, known: set[Event]) -> bool:
@@ -100,7 +100,7 @@ def _operation_plan(session: RunSession, commands: int, entries: list[Event], op
     return OperationPlan(role=role, title=sentence, commands=commands, events=tuple(map(Message.of, entries)))
 
 
-def _standing(steps: Iterable[OperationPlan]) -> HostState:
+def _state_of_steps(steps: Iterable[OperationPlan]) -> HostState:
     kinds = {one.kind for step in steps for one in step.events}
     if EventKind.UNKNOWN in kinds:
         return HostState.UNKNOWN

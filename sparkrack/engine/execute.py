@@ -144,7 +144,7 @@ class Executor:
             for wave in self._host_waves(op_hash):
                 if self.stopping() or self.lost():
                     return False
-                self._together(wave, op_hash, number, len(order))
+                self._run_in_parallel(wave, op_hash, number, len(order))
                 if self.failed.keys() - {machine(host) for host in self.left}:
                     return False
         return not self.failed
@@ -170,14 +170,14 @@ class Executor:
             while hosts and not tried:
                 first = hosts.pop(0)
                 yield [first]
-                tried = first not in self.left and self._changed(first, op_hash)
+                tried = first not in self.left and self._has_changed_host(first, op_hash)
         if hosts:
             yield hosts
 
-    def _changed(self, host: Host, op_hash: str) -> bool:
+    def _has_changed_host(self, host: Host, op_hash: str) -> bool:
         return bool(self.session.state.get_op_data_for_host(host, op_hash).operation_meta.did_change())
 
-    def _together(self, hosts: list[Host], op_hash: str, number: int, total: int) -> None:
+    def _run_in_parallel(self, hosts: list[Host], op_hash: str, number: int, total: int) -> None:
         jobs = [gevent.spawn(self._run_on_host, host, op_hash, number, total) for host in hosts]
         try:
             gevent.joinall(jobs)
@@ -198,7 +198,7 @@ class Executor:
             with ctx_host.use(host):
                 self._hold_up(host, op_hash)
                 fine = run_host_op(state, host, op_hash)
-            result = "failed" if not fine else "changed" if self._changed(host, op_hash) else "no change"
+            result = "failed" if not fine else "changed" if self._has_changed_host(host, op_hash) else "no change"
         except UnplannedChangeError as change:
             # The order demands the switch before the nodes; nodes do not wait for one another.
             if host.data.get("switch") is None:

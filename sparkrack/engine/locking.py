@@ -46,7 +46,7 @@ def locked(
     """
     name = next(iter(session.rack.nodes))
     outer = run_lock.inherited()
-    with _reached(session, name) as head:
+    with _connect_head(session, name) as head:
         held = RackLock(name, outer or own, partial(_run_twice, head), say, agreed, inherited=outer is not None)
         try:
             held.take()
@@ -56,7 +56,7 @@ def locked(
             held.give_back()  # interrupted by the operator: it may have been taken
             raise
         run_lock.register_run(session.state, held.own.id, held.lost)
-        renewing = gevent.spawn(_renewing, held, beat)
+        renewing = gevent.spawn(_renew_regularly, held, beat)
         try:
             yield held
         finally:
@@ -76,7 +76,7 @@ def locked_if_reachable(
     the reason, and unless it raises, the block runs without the lock and gets None. A head node that answers decides: a
     lock that another run holds there, or that cannot be written, is a LockError.
     """
-    if why := _unreached(session):
+    if why := _explain_unreached_head(session):
         alone(why)
         yield None
         return
@@ -84,11 +84,11 @@ def locked_if_reachable(
         yield held
 
 
-def _unreached(session: RunSession) -> str:
+def _explain_unreached_head(session: RunSession) -> str:
     """Return why the head node gives no root shell; empty when it does."""
     name = next(iter(session.rack.nodes))
     try:
-        with _reached(session, name) as head:
+        with _connect_head(session, name) as head:
             code, output = _run_script(head, "true")
     except HeadNodeError as fault:
         return fault.reason
@@ -102,7 +102,7 @@ def look(session: RunSession, asks: bool = False) -> None:
     machine if that `asks` whether to end it: without changes no lock is needed.
     """
     name = next(iter(session.rack.nodes))
-    with suppress(HeadNodeError), _reached(session, name) as head:
+    with suppress(HeadNodeError), _connect_head(session, name) as head:
         code, output = _run_script(head, run_lock.lock_query())
         if code == 0:
             other, expired = run_lock.parse_lock_query(output)
@@ -110,14 +110,14 @@ def look(session: RunSession, asks: bool = False) -> None:
                 raise LockError(other.busy, other.unlockable)
 
 
-def _renewing(held: RackLock, beat: float) -> None:
+def _renew_regularly(held: RackLock, beat: float) -> None:
     while not held.lost():
         gevent.sleep(beat)
         held.renew()
 
 
 @contextmanager
-def _reached(session: RunSession, name: str) -> Iterator[Host]:
+def _connect_head(session: RunSession, name: str) -> Iterator[Host]:
     """The head node, connected for this long if it was not."""
     head = session.hosts[name]
     if head.connected:
@@ -142,7 +142,7 @@ def _run_twice(head: Host, script: str, stdin: str | None) -> tuple[int, str]:
     if code != LOST or stdin is not None:
         return code, output
     try:
-        return _understood(*run_on_new_connection(head, _counted(script)))
+        return _parse_exit_code(*run_on_new_connection(head, _append_exit_code(script)))
     except OSError as error:
         return LOST, str(error)
 
@@ -152,7 +152,7 @@ def _run_script(head: Host, script: str, stdin: str | None = None) -> tuple[int,
     extra = {} if stdin is None else {"_stdin": stdin}
     try:
         fine, output = head.run_shell_command(
-            StringCommand(_counted(script)),
+            StringCommand(_append_exit_code(script)),
             print_output=False,
             print_input=head.state.print_input,
             _sudo=True,
@@ -161,15 +161,15 @@ def _run_script(head: Host, script: str, stdin: str | None = None) -> tuple[int,
         )
     except (OSError, EOFError, SSHException) as error:
         return LOST, str(error) or "the connection ended"
-    return _understood(fine, [*output.stdout_lines, *([] if fine else output.stderr_lines)])
+    return _parse_exit_code(fine, [*output.stdout_lines, *([] if fine else output.stderr_lines)])
 
 
-def _counted(script: str) -> str:
+def _append_exit_code(script: str) -> str:
     """The script with its exit code on a last line: pyinfra drops it."""
     return f"o=$({{ {script}; }} 2>&1); printf '%s\\n%d\\n' \"$o\" $?"
 
 
-def _understood(fine: bool, lines: list[str]) -> tuple[int, str]:
+def _parse_exit_code(fine: bool, lines: list[str]) -> tuple[int, str]:
     *output, code = lines or [""]
     if fine and code.isdigit():
         return int(code), "\n".join(output).strip()

@@ -55,7 +55,7 @@ class RackLock:
         with self._using:
             began = run_lock.clock()
             if self.inherited:
-                code, output = self._run(run_lock.renew(self._content), None)
+                code, output = self._run(run_lock.renew(self._content_of_lock), None)
                 if fault := run_lock.release_error(self.head, self.own, code, output):
                     raise LockError(f"{fault}; nothing was changed")
             else:
@@ -90,7 +90,7 @@ class RackLock:
             if self._restarts or self._over.is_set():
                 return
             began = run_lock.clock()
-            code, output = self._run(run_lock.renew(self._content), None)
+            code, output = self._run(run_lock.renew(self._content_of_lock), None)
             if code == 0:
                 # The node's own time is later: the lock does not expire there before it does here.
                 self._renewed = began
@@ -119,7 +119,7 @@ class RackLock:
             return None
         try:
             with self._using:
-                code, output = self._run(run_lock.release(self._content), None)
+                code, output = self._run(run_lock.release(self._content_of_lock), None)
         except KeyboardInterrupt:
             code, output = LOST, "interrupted"
         fault = None if self._restarts else run_lock.release_error(self.head, self.own, code, output)
@@ -127,5 +127,5 @@ class RackLock:
         return fault
 
     @property
-    def _content(self) -> bytes:
+    def _content_of_lock(self) -> bytes:
         return self.own.text.encode()

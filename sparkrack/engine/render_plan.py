@@ -77,15 +77,15 @@ def show_plan(plan: Plan, *, quiet: bool = False, full: bool = False, console: C
             _show_problems(console, host)
     else:
         names = [host.name for host in plan.hosts]
-        groups = _group(shown, names)
-        blocks = [(group, _rows(group, names)) for group in ([[host] for host in shown] if full else groups)]
+        groups = _group_alike_hosts(shown, names)
+        blocks = [(group, _merge_rows(group, names)) for group in ([[host] for host in shown] if full else groups)]
         if sum(len(row.texts) for _, rows in blocks for top in rows for row in top.all_rows()) > SUMMARISED_LINES:
             for group in groups:
                 _show_summary(console, group)
             print_sentence(console, interruptions(plan))
             print_sentence(console, total(plan), "bold")
             console.print()
-        if marks := _legend(shown):
+        if marks := _render_legend(shown):
             print_sentence(console, marks, "dim")
         for group, rows in blocks:
             _show_changes(console, group, rows, full=full)
@@ -151,23 +151,23 @@ def _counted_word(number: int, what: str) -> str:
 
 def _show_problems(console: Console, host: HostPlan) -> None:
     if host.state is HostState.UNREACHABLE:
-        print_sentence(console, _unreachable(host))
+        print_sentence(console, _describe_unreachable(host))
     for _, message in host.events(*_LOUD):
         print_sentence(console, Text(f"{host.name}: ").append(line(message)))
 
 
-def _unreachable(host: HostPlan) -> Text:
+def _describe_unreachable(host: HostPlan) -> Text:
     return Text(f"{host.name}: unreachable: {printable(host.reason)}", "red")
 
 
-def _legend(hosts: Iterable[HostPlan]) -> str:
+def _render_legend(hosts: Iterable[HostPlan]) -> str:
     """Return what the marks mean that occur in the plan of these hosts."""
     events = [event for host in hosts for _, event in host.events(*EventKind)]
     used = {line(event).plain[:2] for event in events} | {f"{text[:1]} " for event in events for text in event.diff}
     return "  ".join(f"{mark} {meaning}" for mark, meaning in LEGEND.items() if f"{mark} " in used)
 
 
-def _group(hosts: Iterable[HostPlan], names: Sequence[str]) -> list[list[HostPlan]]:
+def _group_alike_hosts(hosts: Iterable[HostPlan], names: Sequence[str]) -> list[list[HostPlan]]:
     """Return hosts in groups: of one kind and state, and alike. One that is unreachable is a group of its own."""
     sorts: dict[tuple[str, HostState], dict[str, HostPlan]] = {}
     for host in hosts:
@@ -175,14 +175,14 @@ def _group(hosts: Iterable[HostPlan], names: Sequence[str]) -> list[list[HostPla
     return [
         [plans[name] for name in group]
         for plans in sorts.values()
-        for group in group_hosts({name: _entries(host, names) for name, host in plans.items()})
+        for group in group_hosts({name: _list_entries(host, names) for name, host in plans.items()})
     ]
 
 
-def _entries(host: HostPlan, names: Sequence[str]) -> tuple[Entry, ...]:
+def _list_entries(host: HostPlan, names: Sequence[str]) -> tuple[Entry, ...]:
     """Return the plan of a host as lines: role, operation, event, line of a file."""
     if host.state is HostState.UNREACHABLE:
-        return (Entry(_unreachable(host).plain, host.name, "event"),)
+        return (Entry(_describe_unreachable(host).plain, host.name, "event"),)
     return tuple(
         Entry(role, role, "title", below=tuple(_operation_entry(step, names) for step in steps))
         for role, steps in groupby(host.operations, key=lambda step: step.role)
@@ -206,15 +206,15 @@ def _event_entry(event: Message, names: Sequence[str]) -> Entry:
     )
 
 
-def _rows(group: Sequence[HostPlan], names: Sequence[str]) -> tuple[Row, ...]:
-    return merge_hosts({host.name: _entries(host, names) for host in group})
+def _merge_rows(group: Sequence[HostPlan], names: Sequence[str]) -> tuple[Row, ...]:
+    return merge_hosts({host.name: _list_entries(host, names) for host in group})
 
 
 def _show_changes(console: Console, group: Sequence[HostPlan], rows: Sequence[Row], *, full: bool) -> None:
     """Print what a group of hosts reports and a run would change on it."""
     if group[0].state is HostState.UNREACHABLE:
         for host in group:
-            print_sentence(console, _unreachable(host))
+            print_sentence(console, _describe_unreachable(host))
         return
     hosts = [host.name for host in group]
     head = f"{', '.join(hosts)}: {group[0].state}"
@@ -231,7 +231,7 @@ def _show_summary(console: Console, group: Sequence[HostPlan]) -> None:
     """Print how many changes each role makes on a group of hosts, and what they disturb."""
     if group[0].state is HostState.UNREACHABLE:
         for host in group:
-            print_sentence(console, _unreachable(host))
+            print_sentence(console, _describe_unreachable(host))
         return
     names = ", ".join(host.name for host in group)
     state = "" if group[0].state is HostState.CHANGES else f"{group[0].state}, "
@@ -241,7 +241,7 @@ def _show_summary(console: Console, group: Sequence[HostPlan]) -> None:
     for role in roles:
         counts = [sum(step.role == role for step, _ in host.events(*CHANGES)) for host in group]
         parts = [_range_of(counts, "change")] if any(counts) else []
-        if parts := [*parts, *_disturbances(group, role)]:
+        if parts := [*parts, *_list_disturbances(group, role)]:
             print_sentence(console, f"  {role}: {'; '.join(parts)}")
 
 
@@ -250,14 +250,14 @@ def _range_of(counts: Sequence[int], what: str) -> str:
     return _counted_word(most, what) if least == most else f"{least} to {_counted_word(most, what)}"
 
 
-def _disturbances(group: Sequence[HostPlan], role: str) -> Iterator[str]:
+def _list_disturbances(group: Sequence[HostPlan], role: str) -> Iterator[str]:
     """Return what the changes of a role start, stop, remove or disturb, and what is in their way; the hosts are named
     where it is not the same on all of them.
     """
     found: dict[tuple[str, str], list[str]] = {}
     for host in group:
         for step, event in host.events(*EventKind):
-            if step.role == role and (part := _disturbance(event)):
+            if step.role == role and (part := _describe_disturbance(event)):
                 found.setdefault(part, []).append(host.name)
     subjects: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (verb, subject), hosts in found.items():
@@ -270,7 +270,7 @@ def _disturbances(group: Sequence[HostPlan], role: str) -> Iterator[str]:
         yield printable(f"{verb.removeprefix('~')}{(', ' if verb else '; ').join(named)}{more}{where}")
 
 
-def _disturbance(event: Message) -> tuple[str, str] | None:
+def _describe_disturbance(event: Message) -> tuple[str, str] | None:
     """Return what an event of a plan disturbs, as verb and subject; None for nothing. A verb with `~` before it may be
     shown with a few of its subjects.
     """

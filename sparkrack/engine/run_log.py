@@ -37,11 +37,11 @@ def run_log() -> Iterator[RunLog]:
 
 def versions() -> str:
     """Return the versions of this program, its packages, Python and the operating system, as one line."""
-    found = [f"{name} {_version(name)}" for name in PACKAGES]
+    found = [f"{name} {_version_of_package(name)}" for name in PACKAGES]
     return ", ".join((*found, f"Python {platform.python_version()}", platform.platform()))
 
 
-def _version(package: str) -> str:
+def _version_of_package(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:

@@ -34,9 +34,12 @@ def silences_of_nodes(rack: Rack, names: Iterable[str]) -> list[Silence]:
         end for port in ports if (cable := rack.cabling.cable_of(port)) for end in cable.ports if end.node not in nodes
     ]
     return [
-        (_any("node", nodes),),
-        *((_any("node", [end.node]), _any("device", _interfaces(end)), 'alertname=~"Link.+"') for end in far_ends),
-        (_any("to", map(str, ports)), 'alertname=~"Switch(Drops|Errors)"'),
+        (_match_any("node", nodes),),
+        *(
+            (_match_any("node", [end.node]), _match_any("device", _list_interfaces(end)), 'alertname=~"Link.+"')
+            for end in far_ends
+        ),
+        (_match_any("to", map(str, ports)), 'alertname=~"Switch(Drops|Errors)"'),
         *silences_of_units(
             unit.name for unit in served_units(rack).values() if set(unit.ranks(rack.nodes)) & set(nodes)
         ),
@@ -46,24 +49,27 @@ def silences_of_nodes(rack: Rack, names: Iterable[str]) -> list[Silence]:
 def silences_of_units(names: Iterable[str]) -> list[Silence]:
     """Return what is silent while these units stop and start: their alerts."""
     units = list(names)
-    return [(_any("unit", units),)] if units else []
+    return [(_match_any("unit", units),)] if units else []
 
 
 def silences_of_switches(rack: Rack, names: Iterable[str]) -> list[Silence]:
     """Return what is silent while these switches restart or change: their alerts, and those of the links to them."""
     found: list[Silence] = []
     for name in names:
-        found.append((_any("switch", [name]),))
+        found.append((_match_any("switch", [name]),))
         ports = [port for _, port in rack.cabling.legs(name)]
-        found += [(_any("node", [one.node]), _any("device", _interfaces(one)), 'alertname=~"Link.+"') for one in ports]
+        found += [
+            (_match_any("node", [one.node]), _match_any("device", _list_interfaces(one)), 'alertname=~"Link.+"')
+            for one in ports
+        ]
     return found
 
 
-def _interfaces(port: Port) -> list[str]:
+def _list_interfaces(port: Port) -> list[str]:
     return [half.interface for half in port.halves]
 
 
-def _any(label: str, values: Iterable[str]) -> str:
+def _match_any(label: str, values: Iterable[str]) -> str:
     """Return the matcher of a label with one of these values. A name has no other sign of an expression than a dot."""
     return f'{label}=~"{"|".join(value.replace(".", "[.]") for value in values)}"'
 
@@ -92,7 +98,7 @@ def silenced(
         yield
         return
     try:
-        made = _make(rack, server, comment, wanted, seconds + SETTLE_SECONDS)
+        made = _make_silences(rack, server, comment, wanted, seconds + SETTLE_SECONDS)
     except ScriptError as fault:
         say(f"{work}: alerts are not silenced: {fault}")
     try:
@@ -100,12 +106,12 @@ def silenced(
     finally:
         if made:
             try:
-                _make(rack, server, comment, wanted, SETTLE_SECONDS, made)
+                _make_silences(rack, server, comment, wanted, SETTLE_SECONDS, made)
             except ScriptError as fault:
                 say(f"{work}: its alerts stay silenced for at most {seconds + SETTLE_SECONDS:.0f} s: {fault}")
 
 
-def _make(
+def _make_silences(
     rack: Rack, server: Node, comment: str, silences: Iterable[Silence], seconds: float, instead_of: Iterable[str] = ()
 ) -> list[str]:
     """Make silences on the server and return their IDs, then end others; none where no Alertmanager is installed.

@@ -63,7 +63,7 @@ def hold_lock(rack: Rack, what: str | run_lock.Holder, say: Callable[[str], None
     line. Raises LockError when it cannot be taken, and CommandError at the end when there was a problem with it.
     """
     head = next(iter(rack.nodes))
-    with open_shells(rack, [head], ANSWER_SECONDS) as shells, _keeping(shells[head], what, say) as held:
+    with open_shells(rack, [head], ANSWER_SECONDS) as shells, _hold_lock(shells[head], what, say) as held:
         yield held
 
 
@@ -86,7 +86,7 @@ def lock_if_reachable(
             shells[head].close()
             why = gone.why
         else:
-            with _keeping(shells[head], what, say) as held:
+            with _hold_lock(shells[head], what, say) as held:
                 yield held.lost
             return
         alone(f"{head}, which stores the lock of the rack, is unreachable: {why}")
@@ -94,7 +94,7 @@ def lock_if_reachable(
 
 
 @contextmanager
-def _keeping(shell: RootShell, what: str | run_lock.Holder, say: Callable[[str], None]) -> Iterator[RackLock]:
+def _hold_lock(shell: RootShell, what: str | run_lock.Holder, say: Callable[[str], None]) -> Iterator[RackLock]:
     own = run_lock.new_holder(what) if isinstance(what, str) else what
     held = RackLock(str(shell.hostname), own, ShellRunner(shell), say)
     with _ended_as_by_a_person():

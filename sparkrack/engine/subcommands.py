@@ -118,7 +118,7 @@ class CommandRunner:
             pass_fds=() if self._lock is None else (self._lock,),
             preexec_fn=_bound_to(os.getpid()),
         )
-        output, code = _finished(self._child)
+        output, code = _wait_for_end(self._child)
         self._child = None
         took = time.monotonic() - begin
         LOG.debug("sparkrack %s: exit %d, %.3f s", words[0], code, took)
@@ -130,7 +130,7 @@ class CommandRunner:
             self._child.send_signal(number)
 
 
-def _finished(child: subprocess.Popen[bytes]) -> tuple[bytes | None, int]:
+def _wait_for_end(child: subprocess.Popen[bytes]) -> tuple[bytes | None, int]:
     """Wait for a command; return its kept stdout and its exit code.
 
     The wait ends each second: of two signals that arrive together the kernel gives the second to another thread, which

@@ -288,13 +288,13 @@ class ApplyRun:
             ):
                 session.no_nodes(self.no_nodes)
                 now = planned(session, self.file)
-                self._compare(shown, kept, now)
+                self._require_shown_plan(shown, kept, now)
                 done = ApplyResult(result="nothing to do")
                 if now.code:
                     # No alert is silenced where a run takes off what would silence it.
                     silences = [] if self._removes_watch() else silences_of_plan(self.rack, now)
                     with silenced(self.rack, own.id, "apply", silences, SILENT_SECONDS, self.screen.say):
-                        done = self._execute(session, now, own, stop, held, log)
+                        done = self._execute_plan(session, now, own, stop, held, log)
                         if done.result == "done" and not self.selection.removes:
                             missing = unscraped(self.rack, now, stop.asked, progress)
                             done = done.model_copy(update={"notes": (*done.notes, *filter(None, [missing]))})
@@ -310,7 +310,7 @@ class ApplyRun:
         watcher = server(self.rack)
         return watcher is not None and watcher.name in self.selection.machines
 
-    def _compare(self, shown: Plan, kept: Plan | None, now: Plan) -> None:
+    def _require_shown_plan(self, shown: Plan, kept: Plan | None, now: Plan) -> None:
         """Raises CommandError when what would be done is not what was shown, or cannot be done."""
         if lines := plan_differences(shown, now):
             when = f"made ({shown.made.astimezone(UTC):%Y-%m-%d %H:%M} UTC)" if kept else "shown"
@@ -345,7 +345,7 @@ class ApplyRun:
         finally:
             signal.signal(signal.SIGINT, before)
 
-    def _execute(
+    def _execute_plan(
         self, session: RunSession, plan: Plan, own: Holder, stop: Interrupt, held: RackLock | None, log: RunLog
     ) -> ApplyResult:
         """Execute the plan, with a journal."""

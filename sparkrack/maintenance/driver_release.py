@@ -37,7 +37,7 @@ def release_driver(
         raise CommandError(f"{node}: not a node; there are {', '.join(rack.nodes)}")
     if rack.declared(DriverOptions) is None:
         raise CommandError(f"{rack.source}: declares no driver, so nothing is held")
-    with recorded_run(rack, "driver: Install another driver") as run, _failing(run, node):
+    with recorded_run(rack, "driver: Install another driver") as run, _record_failure(run, node):
         own = run.begin(f"driver of {node}")
         screen.phase("take the lock of the rack")
         with open_shells(rack, [node], COMMAND_SECONDS) as shells, hold_lock(rack, own, screen.warn) as held:
@@ -46,7 +46,7 @@ def release_driver(
 
 
 @contextmanager
-def _failing(run: RecordedRun, node: str) -> Iterator[None]:
+def _record_failure(run: RecordedRun, node: str) -> Iterator[None]:
     """Record why the block fails. Raises ReleaseError for a node that cannot be reached or has no usable answer."""
     try:
         try:
@@ -88,7 +88,7 @@ class _Walk:
         self._show_step("read its packages")
         before = desired.packages(self._run_on_node(desired.listed()))
         # Checked by `state` as it is what names packages; pydantic's words are about rack.yaml.
-        number = self._version(before, version)
+        number = self._choose_version(before, version)
         wanted = DriverOptions.model_construct(version=number, kernel=kernel)
         words = desired.apt_arguments(before, wanted)
         if not words:
@@ -100,10 +100,10 @@ class _Walk:
             self._say_of_node(f"  {change.message}")
         self._ask_consent(yes)
         self._sure()
-        self._perform(before, words, on_hold, downgrade=version is not None)
+        self._install_packages(before, words, on_hold, downgrade=version is not None)
         return number, kernel
 
-    def _version(self, before: list[desired.NodePackage], version: str | None) -> str:
+    def _choose_version(self, before: list[desired.NodePackage], version: str | None) -> str:
         """Return the requested version, or the newest of the installed major version."""
         whole = [one.bare for one in before if one.there and desired.WHOLE.fullmatch(one.bare)]
         if not whole:
@@ -118,7 +118,7 @@ class _Walk:
             raise ReleaseError(f"{self._node}: no configured repository has {whole[0]}")
         return upstream(there[0])
 
-    def _perform(
+    def _install_packages(
         self, before: list[desired.NodePackage], words: list[str], on_hold: list[str], downgrade: bool
     ) -> None:
         install = apt.install_script(*words, downgrade=downgrade, held=False)

@@ -131,7 +131,7 @@ def run_recorded(
                     say(line)
                 caller = CommandRunner(lock, as_json=as_json)
                 look = WorkloadCache(Path(request.file), CONTAINERS, timeout, found)
-                around = _surroundings(request, forwarded, timeout, say, look, screen)
+                around = _make_environment(request, forwarded, timeout, say, look, screen)
                 drill = make(around, caller, journal, past)
                 rack, work = around.load(), f"{verb} of {request.title}"
                 touched = [*silences_of_nodes(rack, request.nodes), *silences_of_switches(rack, request.switches)]
@@ -186,7 +186,7 @@ def _rebuild_to_resume(folder: Path, request: Request, say: Callable[[str], None
     return past
 
 
-def _surroundings(
+def _make_environment(
     request: Request,
     forwarded: ForwardedOptions,
     timeout: float,

@@ -87,7 +87,7 @@ def upgrade_switch(rack: Rack, switch: Switch, options: UpgradeOptions, screen: 
             work, plan = once_answered(begin, wait)
             try:
                 factory = work.login.factory
-                return UpgradeOutcome(_upgrade(rack, work, plan, options, screen), factory)
+                return UpgradeOutcome(_confirm_and_upgrade(rack, work, plan, options, screen), factory)
             except FAULTS as fault:
                 # A switch answers until seconds after the command to restart, which a killed run may have sent.
                 if last or not wait or not work.lost:
@@ -100,7 +100,9 @@ def upgrade_switch(rack: Rack, switch: Switch, options: UpgradeOptions, screen: 
     raise AssertionError("the last attempt ends")
 
 
-def _upgrade(rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, options: UpgradeOptions, screen: Screen) -> bool:
+def _confirm_and_upgrade(
+    rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, options: UpgradeOptions, screen: Screen
+) -> bool:
     """Show, ask, carry out. Returns whether the switch is as the plan declares it."""
     for line in (*plan.warnings, *plan.lines):
         work.say(line)

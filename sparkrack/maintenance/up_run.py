@@ -56,10 +56,10 @@ def import_recipe(rack: Rack, recipe: str, options: RecipeOptions, *, write: boo
     """Run `serve import` for the first nodes of the rack. `write`: its files are written beside the rack file. Raises
     CommandError when the recipe does not come over.
     """
-    words = ["serve", "import", _absolute(recipe), "--rack", str(rack.source.absolute()), *options.words()]
+    words = ["serve", "import", _make_absolute(recipe), "--rack", str(rack.source.absolute()), *options.words()]
     for registry in options.registries:
         name, equals, place = registry.rpartition("=")
-        words += ["--registry", f"{name}{equals}{_absolute(place)}"]
+        words += ["--registry", f"{name}{equals}{_make_absolute(place)}"]
     with tempfile.TemporaryDirectory(prefix="sparkrack-") as nowhere:
         folder = rack.source.absolute().parent if write else Path(nowhere)
         done = CommandRunner(None, as_json=False).call(words, keep=True, folder=folder)
@@ -74,7 +74,7 @@ def import_recipe(rack: Rack, recipe: str, options: RecipeOptions, *, write: boo
     return RecipeImport(unit, entries)
 
 
-def _absolute(place: str) -> str:
+def _make_absolute(place: str) -> str:
     """Return a path that is there as one that does not depend on the folder; a name or a URL as it is."""
     path = Path(place).expanduser()
     return str(path.absolute()) if path.exists() else place
@@ -125,10 +125,10 @@ class UpRun:
         """Return when the rack was verified, if a run of this request has ended well and nothing is left to do now;
         empty otherwise. Raises CommandError when no journal can be read.
         """
-        past = None if fresh else self._latest()
+        past = None if fresh else self._read_latest_run()
         if past is None or not past.finished or not past.began.request.resumes(self.request):
             return ""
-        pending = self._pending(quiet=True)
+        pending = self._read_pending_work(quiet=True)
         if pending is None or pending.lines:
             return ""
         (end,) = [line for line in past.lines if isinstance(line, RebuildFinished) and line.result == "done"]
@@ -169,21 +169,23 @@ class UpRun:
         codes = []
         if absent:
             some = self.request.model_copy(update={"nodes": tuple(absent)})
-            codes.append(self._call((*phase_commands.bootstrap_nodes(some, self.forwarded), "--dry"), keep=False).exit)
+            codes.append(
+                self._call_command((*phase_commands.bootstrap_nodes(some, self.forwarded), "--dry"), keep=False).exit
+            )
         for name in new:
             words = (*phase_commands.bootstrap_switch(self.request, self.forwarded, name), "--dry")
-            codes.append(self._call(words, keep=False).exit)
+            codes.append(self._call_command(words, keep=False).exit)
         if codes:
-            self._say(f"first contact with {', '.join((*absent, *new))}; the plan of all can be made after it")
+            self._say_line(f"first contact with {', '.join((*absent, *new))}; the plan of all can be made after it")
             return 2 if all(code in (0, 2) for code in codes) else 1
-        pending = self._pending(quiet=False)
+        pending = self._read_pending_work(quiet=False)
         if pending is None:
             return 1
         for line in ("then, in this order:", *(f"  {line}" for line in (*pending.lines, "verify"))):
-            self._say(line)
+            self._say_line(line)
         return 2 if pending.lines else 0
 
-    def _latest(self) -> Past | None:
+    def _read_latest_run(self) -> Past | None:
         folder = state_folder(self.request.rack) / "rebuild"
         try:
             found = newest(folder)
@@ -191,17 +193,17 @@ class UpRun:
             raise CommandError(f"{folder}: no journal can be read: {error.strerror}") from None
         return found[1] if found else None
 
-    def _pending(self, *, quiet: bool) -> PendingWork | None:
+    def _read_pending_work(self, *, quiet: bool) -> PendingWork | None:
         with tempfile.TemporaryDirectory(prefix="sparkrack-") as folder:
-            return read_pending(self.rack, self.request, self._call, Path(folder) / "up.plan", quiet=quiet)
+            return read_pending(self.rack, self.request, self._call_command, Path(folder) / "up.plan", quiet=quiet)
 
-    def _call(self, words: Sequence[str], keep: bool) -> CommandResult:
+    def _call_command(self, words: Sequence[str], keep: bool) -> CommandResult:
         if keep:
             self.screen.phase(f"run sparkrack {words[0]}")
         with nullcontext() if keep else self.screen.hidden():
             return self.caller.call(words, keep=keep)
 
-    def _say(self, text: str) -> None:
+    def _say_line(self, text: str) -> None:
         self.screen.say(text, err=self.as_json)
 
 

@@ -110,8 +110,8 @@ def open_password_shell(
         names = [name for key in trusted for name in _ALGORITHMS.get(key.kind, (key.kind,))]
         transport.get_security_options().key_types = names
         _begin_transport(transport, where, seconds)
-        _recognized(transport, where, trusted)
-        _authenticate(transport, user, secret)
+        _require_trusted_key(transport, where, trusted)
+        _authenticate_user(transport, user, secret)
     except (paramiko.SSHException, OSError, EOFError) as error:
         _close_connection(transport, sock)
         raise BootstrapError(f"{where}: {truncate(error)}") from None
@@ -134,12 +134,12 @@ def _begin_transport(transport: paramiko.Transport, where: str, seconds: float) 
         raise NodeUnreachableError(f"{where}: {truncate(error)}") from None
 
 
-def _recognized(transport: paramiko.Transport, where: str, trusted: Sequence[HostKey]) -> None:
+def _require_trusted_key(transport: paramiko.Transport, where: str, trusted: Sequence[HostKey]) -> None:
     if transport.get_remote_server_key().get_base64() not in {key.blob for key in trusted}:
         raise BootstrapError(f"{where} shows another host key than the one that was confirmed; nothing was sent")
 
 
-def _authenticate(transport: paramiko.Transport, user: str, secret: SecretStr) -> None:
+def _authenticate_user(transport: paramiko.Transport, user: str, secret: SecretStr) -> None:
     """One way only: two would be two failures for one wrong password, and machines count."""
     try:
         transport.auth_none(user)

@@ -49,10 +49,10 @@ class ForwardedOptions:
         """Return the words of the command line of `sparkrack rebuild`."""
         return (
             *(_option_words("--as", self.login) if nodes else ()),
-            *(_password("node-", self.node_password) if nodes else ()),
+            *(_password_options("node-", self.node_password) if nodes else ()),
             *(_option_words("--host-keys", self.host_keys) if nodes else ()),
             *(("--replace-host-key",) if nodes and self.replace_host_key else ()),
-            *(_password("switch-", self.switch_password) if switch else ()),
+            *(_password_options("switch-", self.switch_password) if switch else ()),
             *(_option_words("--switch-address", self.switch_address) if switch else ()),
             *(("--replace-fingerprint",) if switch and self.replace_fingerprint else ()),
             *(_option_words("--packages", self.packages) if switch else ()),
@@ -65,10 +65,10 @@ def bootstrap_nodes(request: Request, forwarded: ForwardedOptions) -> tuple[str,
     return (
         *("bootstrap", "nodes", *request.nodes, "--rack", request.file),
         *_option_words("--as", forwarded.login),
-        *_password("", forwarded.node_password),
+        *_password_options("", forwarded.node_password),
         *_option_words("--host-keys", forwarded.host_keys),
         *(("--replace-host-key",) if forwarded.replace_host_key else ()),
-        *_timeout(forwarded),
+        *_timeout_options(forwarded),
     )
 
 
@@ -77,9 +77,9 @@ def bootstrap_switch(request: Request, forwarded: ForwardedOptions, name: str) -
     return (
         *("bootstrap", "switch", name, "--rack", request.file),
         *_option_words("--address", forwarded.switch_address),
-        *_password("", forwarded.switch_password),
+        *_password_options("", forwarded.switch_password),
         *(("--replace-fingerprint",) if forwarded.replace_fingerprint else ()),
-        *_timeout(forwarded),
+        *_timeout_options(forwarded),
     )
 
 
@@ -90,7 +90,7 @@ def upgrade_switch(request: Request, forwarded: ForwardedOptions, name: str, fol
     return (
         *("upgrade", "switch", name, "-y", "--no-nodes", "--rack", request.file, "--packages", folder),
         *_option_words("--address", forwarded.switch_address),
-        *_password("", forwarded.switch_password),
+        *_password_options("", forwarded.switch_password),
         *(("--replace-fingerprint",) if forwarded.replace_fingerprint else ()),
     )
 
@@ -203,7 +203,7 @@ def _option_words(option: str, value: str | None) -> tuple[str, ...]:
     return () if value is None else (option, value)
 
 
-def _password(prefix: str, kept: SecretRef | None) -> tuple[str, ...]:
+def _password_options(prefix: str, kept: SecretRef | None) -> tuple[str, ...]:
     if kept is None:
         return ()
     return (
@@ -212,7 +212,7 @@ def _password(prefix: str, kept: SecretRef | None) -> tuple[str, ...]:
     )
 
 
-def _timeout(forwarded: ForwardedOptions) -> tuple[str, ...]:
+def _timeout_options(forwarded: ForwardedOptions) -> tuple[str, ...]:
     return _option_words("--timeout", None if forwarded.timeout is None else f"{forwarded.timeout:g}")
 
 

@@ -79,11 +79,11 @@ class NodeRestart:
         """Return the ID of the present boot, and why the node must not restart; empty when it may."""
         self._progress.step(self._node, "read its containers")
         try:
-            return str(self._shell.run(BOOT_ID).stdout), self._blocker(containers=containers)
+            return str(self._shell.run(BOOT_ID).stdout), self._find_blocker(containers=containers)
         except UnreachableError as gone:
             return "", f"cannot be asked: {gone.why}"
 
-    def _blocker(self, *, containers: bool) -> str:
+    def _find_blocker(self, *, containers: bool) -> str:
         """Return why the node must not restart now; empty when it may. Raises UnreachableError."""
         asked = self._shell.run(CONTAINERS)
         try:

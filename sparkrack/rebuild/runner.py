@@ -104,13 +104,13 @@ class Rebuild:
         self.journal.write(EndLine(run=self.journal.run, result=result))
         return result
 
-    def _work(self, phase: Phase) -> Callable[[], None]:
+    def _work_of_phase(self, phase: Phase) -> Callable[[], None]:
         """Return what carries out a phase."""
         match phase:
             case Phase.WAIT:
                 return self._wait_for_machines
             case Phase.BOOTSTRAP:
-                return self._bootstrap
+                return self._bootstrap_machines
             case Phase.APPLY:
                 return self._run_apply
             case Phase.REBOOT:
@@ -131,7 +131,7 @@ class Rebuild:
         reason = ""
         try:
             self.caller.check()
-            self._work(phase)()
+            self._work_of_phase(phase)()
         except RebuildStoppedError as stopped:
             result, reason = "failed", str(stopped)
         except InterruptedCommandError:
@@ -160,7 +160,7 @@ class Rebuild:
                 f"{names}: no answer within {self.around.timeout:g} s; look at power, cable and address"
             )
 
-    def _bootstrap(self) -> None:
+    def _bootstrap_machines(self) -> None:
         self._stop_running_units()
         if self.request.nodes:
             self._call_command(phase_commands.bootstrap_nodes(self.request, self.forwarded))

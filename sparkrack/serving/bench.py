@@ -71,7 +71,7 @@ class UnitHead:
         """Return the state of the unit and its generation. Raises BenchError when it does not answer requests."""
         done = self._shell.run(shlex.join([COORDINATOR, unit_path(self.unit, "json"), "status"]))
         if done.rc != 0:
-            raise BenchError(f"{self.node}: the state of unit {self.unit.name} is unknown: {_last(done.stderr)}")
+            raise BenchError(f"{self.node}: the state of unit {self.unit.name} is unknown: {_last_line(done.stderr)}")
         try:
             answer = json.loads(done.stdout)
             state, generation = str(answer["state"]), int(answer["generation"])
@@ -86,12 +86,14 @@ class UnitHead:
 
     def running(self, generation: int) -> RunningUnit:
         """Return what runs. Raises BenchError."""
-        found = self._ask(shlex.join(["docker", "inspect", "--format", "{{.Id}} {{.Image}}", self._name])).split()
+        found = self._run_on_head(
+            shlex.join(["docker", "inspect", "--format", "{{.Id}} {{.Image}}", self._name])
+        ).split()
         if len(found) != 2:
             raise BenchError(f"{self.node}: docker describes the container {self._name} in an unknown form")
         package = ENGINES[self.unit.engine].package
         question = f"import importlib.metadata as found; print(found.version({package!r}))"
-        version = self._ask(self._inside("python3", "-c", question)).strip()
+        version = self._run_on_head(self._command_in_container("python3", "-c", question)).strip()
         if not version or len(version) > 100:
             raise BenchError(f"{self.node}: the container {self._name} does not tell the version of {package}")
         return RunningUnit(generation, found[0], found[1], version)
@@ -104,7 +106,7 @@ class UnitHead:
     @contextmanager
     def folder(self) -> Iterator[None]:
         """Keep a folder for the tool in the container during the block; the tool ends with it. Raises BenchError."""
-        if self._ask(self._inside("sh", "-c", PREPARE)).strip() != "prepared":
+        if self._run_on_head(self._command_in_container("sh", "-c", PREPARE)).strip() != "prepared":
             raise BenchError(f"{self.node}: another measurement of unit {self.unit.name} runs; wait until it ends")
         try:
             yield
@@ -112,30 +114,30 @@ class UnitHead:
             # An interrupted command may still run in this shell, and the next one would wait for it.
             self._shell.close()
             with suppress(UnreachableError):
-                self._shell.run(self._inside("sh", "-c", CLEAN_UP))
+                self._shell.run(self._command_in_container("sh", "-c", CLEAN_UP))
 
     def measure(self, command: tuple[str, ...], result: str) -> str:
         """Run the tool and return its result file. Raises BenchError with the last line that the tool printed."""
         launch = resources.shell_text("sparkrack.serving", "files/bench-run.sh")
         words = ("sh", "-c", launch, "bench-run", FOLDER, str(CALL_SECONDS), *command)
-        done = self._shell.run(self._inside(*words))
+        done = self._shell.run(self._command_in_container(*words))
         if done.rc != 0:
-            log = self._shell.run(self._inside("tail", "-n", "20", f"{FOLDER}/log"))
-            why = f"no end within {CALL_SECONDS} s" if done.rc == 124 else _last(log.stdout or done.stderr)
+            log = self._shell.run(self._command_in_container("tail", "-n", "20", f"{FOLDER}/log"))
+            why = f"no end within {CALL_SECONDS} s" if done.rc == 124 else _last_line(log.stdout or done.stderr)
             raise BenchError(f"{command[0]} failed (exit {done.rc}): {why}")
-        return self._ask(self._inside("cat", result))
+        return self._run_on_head(self._command_in_container("cat", result))
 
-    def _inside(self, *words: str) -> str:
+    def _command_in_container(self, *words: str) -> str:
         return shlex.join(["docker", "exec", self._name, *words])
 
-    def _ask(self, command: str) -> str:
+    def _run_on_head(self, command: str) -> str:
         done = self._shell.run(command)
         if done.rc != 0:
-            raise BenchError(f"{self.node}: {_last(done.stderr) or f'exit {done.rc}'}")
+            raise BenchError(f"{self.node}: {_last_line(done.stderr) or f'exit {done.rc}'}")
         return str(done.stdout)
 
 
-def _last(text: str) -> str:
+def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return printable_line(lines[-1][:300]) if lines else "no output"
 

@@ -175,18 +175,18 @@ def compared(record: ServeBenchRecord, baseline: ServeBenchRecord | None) -> Ser
         engine_version=baseline.engine_version,
         image_id=baseline.image_id,
     )
-    cases = tuple(_compared(one, known.get(one.key)) for one in record.cases)
+    cases = tuple(_compare_case(one, known.get(one.key)) for one in record.cases)
     return record.model_copy(update={"cases": cases, "baseline": reference})
 
 
-def _compared(case: BenchCaseRecord, before: BenchCaseRecord | None) -> BenchCaseRecord:
+def _compare_case(case: BenchCaseRecord, before: BenchCaseRecord | None) -> BenchCaseRecord:
     if before is None:
         return case
     then = {f"baseline_{name}": getattr(before, name) for name in COMPARED}
-    return case.model_copy(update={**then, "slower": tuple(_slower(case, before))})
+    return case.model_copy(update={**then, "slower": tuple(_list_slower_figures(case, before))})
 
 
-def _slower(case: BenchCaseRecord, before: BenchCaseRecord) -> Iterable[ComparedFigure]:
+def _list_slower_figures(case: BenchCaseRecord, before: BenchCaseRecord) -> Iterable[ComparedFigure]:
     for name in COMPARED:
         now, then = getattr(case, name), getattr(before, name)
         if now and then and (now > then * (1 + TOLERANCE) if name.endswith("_ms") else now < then * (1 - TOLERANCE)):

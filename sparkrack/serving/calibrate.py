@@ -70,13 +70,17 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
     try:
         with open_shells(rack, nodes, ANSWER_SECONDS) as shells:
             UnitHead(unit, nodes[0], shells[nodes[0]]).state()
-            answers = {node: _log(rack, unit, node, image, shells[node], screen, log.lines) for node in nodes}
+            answers = {
+                node: _read_engine_log(rack, unit, node, image, shells[node], screen, log.lines) for node in nodes
+            }
         logs = {node: log for node, (_, log) in answers.items()}
         drafts = any(key.startswith("speculative-") for key in unit.args)
         fullest = log.fullest(logs, unit.parallel.pipeline, drafts)
         # Which node the rank was on is unknown with Ray: the least of them makes the overhead the largest.
         reserved = min(reserved for reserved, _ in answers.values())
-        measured = _measured(unit, fullest, reserved, conditions_of(unit, record, image, further_models(unit, records)))
+        measured = _make_calibration(
+            unit, fullest, reserved, conditions_of(unit, record, image, further_models(unit, records))
+        )
     except (BenchError, UnreachableError, EngineLogError, CalibrationError) as error:
         raise CommandError(printable_line(f"{error}; nothing is written")) from None
     try:
@@ -86,7 +90,7 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
     return UnitCalibration(lock, measured, fullest.rank, len(nodes))
 
 
-def _log(
+def _read_engine_log(
     rack: Rack, unit: ServedUnit, node: str, image: str, shell: RootShell, screen: Screen, pattern: str
 ) -> tuple[float, str]:
     """Return the GiB of a node that no program has, and the lines of the current start. Raises CalibrationError."""
@@ -118,7 +122,7 @@ def _log(
     return int(size) / GIB, lines
 
 
-def _measured(unit: ServedUnit, rank: RankMemory, reserved: float, conditions: Conditions) -> Calibration:
+def _make_calibration(unit: ServedUnit, rank: RankMemory, reserved: float, conditions: Conditions) -> Calibration:
     """Return the figures of the lock file. Raises CalibrationError when they cannot be true."""
     share = unit.memory or 0.0
     found = Calibration(

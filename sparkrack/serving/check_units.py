@@ -105,7 +105,7 @@ def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None)
         file=str(rack.source),
         reserved=reserved,
         units=tuple(
-            _record(
+            _check_unit(
                 unit,
                 records.get(unit.model),
                 further_models(unit, records),
@@ -116,11 +116,11 @@ def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None)
             )
             for unit in units
         ),
-        shared=_shared(rack, records, calibrations, images, reserved),
+        shared=_check_shared_nodes(rack, records, calibrations, images, reserved),
     )
 
 
-def _shared(
+def _check_shared_nodes(
     rack: Rack,
     records: Mapping[str, model_lock.ModelRecord],
     calibrations: Mapping[str, calibration.Calibration],
@@ -150,7 +150,7 @@ def _shared(
     )
 
 
-def _record(
+def _check_unit(
     unit: ServedUnit,
     record: model_lock.ModelRecord | None,
     further: Further,
@@ -170,7 +170,7 @@ def _record(
         reason=f"the lock file has no record of {unit.model}",
     )
     if ENGINES[unit.engine].weights and (sums := found_fit(unit, record, further, measured, image, reserved)):
-        return _declared(unit, found, sums)
+        return _record_declared_sizes(unit, found, sums)
     if record is None:
         return found
     try:
@@ -187,7 +187,7 @@ def _record(
     return found.model_copy(
         update={
             "fits": fits,
-            "reason": _reason(
+            "reason": _explain_fit(
                 unit,
                 made,
                 fitting_counts(unit, shape, weights, reserved=reserved, further=further),
@@ -208,7 +208,7 @@ def _record(
     )
 
 
-def _declared(unit: ServedUnit, found: UnitFitRecord, sums: UnitFit) -> UnitFitRecord:
+def _record_declared_sizes(unit: ServedUnit, found: UnitFitRecord, sums: UnitFit) -> UnitFitRecord:
     """Return the record of a unit whose sizes are declared."""
     accepted = unit.fit and not sums.fits
     reason = unknown_reason(sums.fit.unknown) or (
@@ -229,7 +229,7 @@ def _declared(unit: ServedUnit, found: UnitFitRecord, sums: UnitFit) -> UnitFitR
     )
 
 
-def _reason(unit: ServedUnit, made: UnitFit, counts: list[int], *, accepted: bool) -> str:
+def _explain_fit(unit: ServedUnit, made: UnitFit, counts: list[int], *, accepted: bool) -> str:
     if made.fits:
         return ""
     unknown = unknown_reason(made.fit.unknown)

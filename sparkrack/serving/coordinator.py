@@ -128,18 +128,18 @@ class UnitCoordinator:
 
         Raises DesiredStateRefusedError, CoordinatorError.
         """
-        return printable_line(self._run("up", *(["--anyway"] if anyway else [])).strip())
+        return printable_line(self._run_question("up", *(["--anyway"] if anyway else [])).strip())
 
     def down(self) -> str:
         """DesiredState the unit down; return the answer, a sentence. Raises DesiredStateRefusedError,
         CoordinatorError."""
-        return printable_line(self._run("down").strip())
+        return printable_line(self._run_question("down").strip())
 
     def status(self) -> CoordinatorStatus:
         """Return the state of the unit. Raises CoordinatorError."""
-        return parse_status(self.unit, self.head, self._run("status"))
+        return parse_status(self.unit, self.head, self._run_question("status"))
 
-    def _run(self, *words: str) -> str:
+    def _run_question(self, *words: str) -> str:
         try:
             done = self._shell.run(question(self.unit, *words))
         except (OSError, UnreachableError) as error:
@@ -150,7 +150,7 @@ class UnitCoordinator:
         )
         if done.rc == 0:
             return output
-        raise _fault(self.unit, self.head, done.rc, complaint)
+        raise _make_error(self.unit, self.head, done.rc, complaint)
 
 
 def question(unit: ServedUnit, *words: str, limit: int = 0) -> str:
@@ -182,7 +182,7 @@ def as_desired(unit: ServedUnit, state: str) -> bool:
     return state in (SERVING if unit.state == "up" else STOPPED)
 
 
-def _fault(unit: ServedUnit, head: str, code: int, complaint: str) -> CoordinatorError:
+def _make_error(unit: ServedUnit, head: str, code: int, complaint: str) -> CoordinatorError:
     """Return the error for an exit code of the script that is not 0."""
     if code == ABSENT:
         return UnitAbsentError(f"{head}: has no files of unit {unit.name}; run `sparkrack apply`")

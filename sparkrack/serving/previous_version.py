@@ -41,8 +41,8 @@ class PreviousVersion:
     def keep(self, generation: int) -> None:
         """Keep the present files as those of a generation that a completion has proven. Raises PreviousVersionError."""
         # What was kept before goes when all nodes have the new version: one that all nodes have is there at any time.
-        self._each("keep", str(generation))
-        self._each("forget", str(generation))
+        self._run_on_each_node("keep", str(generation))
+        self._run_on_each_node("forget", str(generation))
 
     def find(self, *, changed: bool) -> int:
         """Return the generation to go back to: the latest that each node keeps.
@@ -54,7 +54,7 @@ class PreviousVersion:
             PreviousVersionError: there is none, or a node no longer has its image, or the present files are no other
             ones.
         """
-        kept = {node: self._list(node) for node in self.nodes}
+        kept = {node: self._list_kept_versions(node) for node in self.nodes}
         common = set.intersection(*(set(found) for found in kept.values()))
         if not common:
             without = [node for node, found in kept.items() if not found]
@@ -73,28 +73,28 @@ class PreviousVersion:
     def begin(self) -> None:
         """Mark on each node that files change: its gate refuses until its mark is removed. Raises
         PreviousVersionError."""
-        self._each("begin")
+        self._run_on_each_node("begin")
 
     def restore(self, generation: int) -> None:
         """Put the kept files back on each node. An interruption leaves nodes whose gate refuses. Raises
         PreviousVersionError."""
         self.begin()
-        self._each("restore", str(generation))
-        self._each("end")
+        self._run_on_each_node("restore", str(generation))
+        self._run_on_each_node("end")
 
-    def _each(self, verb: str, *words: str) -> None:
+    def _run_on_each_node(self, verb: str, *words: str) -> None:
         for node in self.nodes:
-            self._run(node, verb, *words)
+            self._run_on_node(node, verb, *words)
 
-    def _list(self, node: str) -> dict[int, KeptVersion]:
+    def _list_kept_versions(self, node: str) -> dict[int, KeptVersion]:
         found = {}
-        for line in self._run(node, "list").splitlines():
+        for line in self._run_on_node(node, "list").splitlines():
             if not (match := _LISTED.fullmatch(line)):
                 raise PreviousVersionError(f"{node}: unexpected output {printable_line(line)[:80]}")
             found[int(match[1])] = KeptVersion(int(match[1]), match[2], match[3], match[4])
         return found
 
-    def _run(self, node: str, verb: str, *words: str) -> str:
+    def _run_on_node(self, node: str, verb: str, *words: str) -> str:
         command = join(["sh", "-c", self._script, "serve-previous", verb, self.unit.name, *words])
         try:
             done = self._shells[node].run(command)

@@ -146,7 +146,7 @@ class ImportedUnit:
 
     def yaml(self) -> str:
         """Return the entries as they stand in rack.yaml."""
-        return _dump({"images": list(self.images), "models": self.models, "serving": {"units": self.units}})
+        return _dump_yaml({"images": list(self.images), "models": self.models, "serving": {"units": self.units}})
 
 
 AskReason = Callable[[str, str], str]
@@ -182,7 +182,7 @@ class _Import:
     ) -> None:
         self.recipe, self.choices, self.source = recipe, choices, source
         self.notes = RecipeNotes([*repeated])
-        self.defaults = self._mapping("defaults")
+        self.defaults = self._read_mapping("defaults")
         self.main = str(recipe["model"]) if recipe.get("model") else ""
         if recipe.get("runtime") == "llama-cpp" and "max_model_len" in self.defaults and recipe.get("command"):
             self.defaults.setdefault("ctx_size", self.defaults["max_model_len"])
@@ -191,7 +191,7 @@ class _Import:
             self.notes, choices.name, choices.memory is not None, ray=recipe.get("runtime") in _RAY
         )
 
-    def _mapping(self, key: str) -> dict[str, Any]:
+    def _read_mapping(self, key: str) -> dict[str, Any]:
         value = self.recipe.get(key) or {}
         if not isinstance(value, dict):
             raise RecipeError(f"{key} is not a mapping; give a recipe of sparkrun or of spark-vllm-docker")
@@ -199,14 +199,14 @@ class _Import:
 
     def run(self, ask_reason: AskReason | None = None) -> ImportedUnit:
         """Return the unit. Raises RecipeError with all that is missing."""
-        self._keys()
-        image = self._image()
-        kind, argv = self._command()
-        version = self._version(kind, image)
-        self._environment(self._mapping("env"))
+        self._check_keys()
+        image = self._choose_image()
+        kind, argv = self._read_command()
+        version = self._choose_version(kind, image)
+        self._read_environment(self._read_mapping("env"))
         self.options.take(kind, version, argv)
         models, model, gguf = self._unit_models(kind)
-        before = before_engine(self._mods(), entries(self.recipe.get("pre_exec")), self._fill, self.source)
+        before = before_engine(self._list_mods(), entries(self.recipe.get("pre_exec")), self._fill_text, self.source)
         for problem in before.problems:
             self.notes.missing(problem)
         models.put_in_container(self.options.args, self.env, before)
@@ -214,8 +214,8 @@ class _Import:
             models.accept.setdefault(key, f"{self.source.title} gives it to its image; by the table it {what}")
         if kind == "llama.cpp":
             self._choose_gguf_files(models, model, gguf)
-        proof = self._proof(kind)
-        names = self._nodes()
+        proof = self._choose_proof_kind(kind)
+        names = self._choose_nodes()
         folder = self.choices.folder or f"recipes/{unit_name(self.choices.name)}"
         files = {f"{folder}/{path}": content for path, content in before.content().items()}
         unit = {
@@ -227,7 +227,7 @@ class _Import:
             **({"files": {INSIDE_RECIPE: folder}} if files else {}),
             **({"before": ["bash", f"{INSIDE_RECIPE}/{SCRIPT}"]} if before.steps else {}),
             "nodes": names,
-            **self._sizes(kind),
+            **self._list_sizes(kind),
             "args": self.options.args,
             "env": self.env,
             "api": {"port": _PORTS.get(kind, 8000), **self.options.api},
@@ -235,17 +235,19 @@ class _Import:
             **self._shared_memory(),
             "accept": models.accept,
         }
-        return self._checked(ImportedUnit((image,), models.entries, {self.choices.name: unit}, (), files), ask_reason)
+        return self._require_complete_unit(
+            ImportedUnit((image,), models.entries, {self.choices.name: unit}, (), files), ask_reason
+        )
 
     def _unit_models(self, kind: Engine) -> tuple[RecipeModels, str, str]:
         """Return the models of the unit, the name of the one that is served, and its file for llama.cpp."""
         taken = self.options
-        quant = self._quant() if kind == "llama.cpp" else ""
-        models = self._models()
+        quant = self._read_gguf_quantization() if kind == "llama.cpp" else ""
+        models = self._read_models()
         model = models.add_served(taken.served, str(self.recipe.get("model_revision") or "") or taken.revision)
         gguf = ""
         if kind == "llama.cpp":
-            model, gguf = self._gguf(models, model, quant)
+            model, gguf = self._choose_gguf_file(models, model, quant)
         else:
             # Without the option an engine is called by its model as the command has it, a unit by its model's name.
             taken.args.setdefault("served-model-name", taken.served or self.main or model)
@@ -258,7 +260,7 @@ class _Import:
             if wanted := recipe_gguf.fetched(name, gguf if name == model else "", self.options.args):
                 entry["files"] = wanted
 
-    def _proof(self, kind: Engine) -> str:
+    def _choose_proof_kind(self, kind: Engine) -> str:
         """Return the kind of the unit: which request proves it."""
         taken = self.options
         # llama-server computes what its options say, whatever the model is called.
@@ -280,19 +282,19 @@ class _Import:
             **({"also": also} if also else {}),
         }
 
-    def _sizes(self, kind: Engine) -> dict[str, Any]:
+    def _list_sizes(self, kind: Engine) -> dict[str, Any]:
         """Return the keys of the unit that say how large it is."""
         return {
             **({} if kind == "llama.cpp" else {"parallel": self.options.parallel}),
-            "context": self._context(),
-            "sequences": self._sequences(kind),
-            **self._memory(kind),
+            "context": self._choose_context(),
+            "sequences": self._choose_sequences(kind),
+            **self._choose_memory(kind),
         }
 
-    def _checked(self, found: ImportedUnit, ask_reason: AskReason | None) -> ImportedUnit:
+    def _require_complete_unit(self, found: ImportedUnit, ask_reason: AskReason | None) -> ImportedUnit:
         """Return a unit with its warnings, without empty sections. Raises RecipeError with all that is missing."""
         unit: Any = found.units[self.choices.name]
-        self._check(found, unit)
+        self._check_entries(found, unit)
         for section in ("args", "env", "accept"):
             if not unit[section]:
                 del unit[section]
@@ -304,7 +306,7 @@ class _Import:
                 unit["accept"][key] = ask_reason(f"{section}.{key}", reason)
         return replace(found, warnings=tuple(self.notes.warnings))
 
-    def _keys(self) -> None:
+    def _check_keys(self) -> None:
         for key, value in self.recipe.items():
             if value in (None, False, [], {}) or key in _READ:
                 continue
@@ -312,11 +314,11 @@ class _Import:
                 self.notes.missing(f"{key}: {_MISSING[key]}")
             else:
                 self.notes.warn(f"{key}: left out: neither sparkrun nor eugr reads it")
-        runtime = self._mapping("runtime_config")
+        runtime = self._read_mapping("runtime_config")
         if built := [*entries(self.recipe.get("build_args")), *entries(runtime.get("build_args"))]:
             self.notes.warn(f"build_args: {' '.join(map(str, built))}: belongs to the image, which must have it")
 
-    def _image(self) -> str:
+    def _choose_image(self) -> str:
         image = self.choices.image or str(self.recipe.get("container") or "")
         if image and "/" in image:
             return image
@@ -326,13 +328,13 @@ class _Import:
             self.notes.missing("container: the recipe names none; give --image")
         return _STAND_IN
 
-    def _fill(self, text: str) -> str:
+    def _fill_text(self, text: str) -> str:
         def missing(name: str) -> None:
             self.notes.missing(f"command: {{{name}}} has no value in defaults; add it to a copy of the recipe")
 
         return filled(text, {"model": self.main, **self.defaults}, missing)
 
-    def _environment(self, values: Mapping[str, Any]) -> None:
+    def _read_environment(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
             if written_secret(name, text, variable=True) is not None:
@@ -349,30 +351,30 @@ class _Import:
                 # Those of the command come first: they are set last where the recipe is run.
                 self.env.setdefault(name, text)
 
-    def _command(self) -> tuple[Engine, list[str]]:
+    def _read_command(self) -> tuple[Engine, list[str]]:
         runtime = str(self.recipe.get("runtime") or "")
         if runtime and runtime not in _RUNTIMES:
-            self._refuse(
+            self._refuse_recipe(
                 f"runtime {runtime}: is not an engine that is imported; vllm, vllm-ray, sglang and llama-cpp are"
             )
         if not self.recipe.get("command"):
             if not runtime:
-                self._refuse("has neither a command nor a runtime; add one to a copy of the recipe")
+                self._refuse_recipe("has neither a command nor a runtime; add one to a copy of the recipe")
             if _RUNTIMES[runtime] == "llama.cpp":
                 known = table("llama.cpp").of(list(table("llama.cpp").releases)[-1])
                 words = recipe_gguf.default_options(self.defaults, self.main, known, self.notes)
-                return "llama.cpp", [self._fill(word) for word in words]
+                return "llama.cpp", [self._fill_text(word) for word in words]
             return _RUNTIMES[runtime], list(self._default_options(_RUNTIMES[runtime]))
-        command = self._fill(str(self.recipe["command"]))
+        command = self._fill_text(str(self.recipe["command"]))
         if any(line.startswith("command: {") for line in self.notes.problems):
             raise RecipeError(*self.notes.problems)  # without its values the rest of the command would be misread
         found = command_words(command)
         for problem in found.problems:
             self.notes.missing(problem)
-        self._environment(found.environment)
-        return self._program(found)
+        self._read_environment(found.environment)
+        return self._recognize_program(found)
 
-    def _program(self, found: CommandWords) -> tuple[Engine, list[str]]:
+    def _recognize_program(self, found: CommandWords) -> tuple[Engine, list[str]]:
         words = [found.words[0].rpartition("/")[2], *found.words[1:]] if found.words else []
         for program, kind in _PROGRAMS.items():
             if tuple(words[: len(program)]) == program:
@@ -384,7 +386,7 @@ class _Import:
             )
         raise RecipeError(*self.notes.problems)
 
-    def _refuse(self, problem: str) -> NoReturn:
+    def _refuse_recipe(self, problem: str) -> NoReturn:
         raise RecipeError(*self.notes.problems, problem)
 
     def _default_options(self, kind: Engine) -> Iterator[str]:
@@ -393,9 +395,9 @@ class _Import:
             if value is True:
                 yield name
             elif value not in (None, False):
-                yield f"{name}={json.dumps(value) if isinstance(value, dict | list) else self._fill(str(value))}"
+                yield f"{name}={json.dumps(value) if isinstance(value, dict | list) else self._fill_text(str(value))}"
 
-    def _version(self, kind: Engine, image: str) -> str:
+    def _choose_version(self, kind: Engine, image: str) -> str:
         """Return the version; where it is missing the newest one, by which the rest is judged."""
         known = list(table(kind).releases)
         tag = image.rpartition(":")[2] if ":" in image.rpartition("/")[2] else ""
@@ -411,9 +413,9 @@ class _Import:
         self.notes.missing(f"version: {what}; give --version ({known[0]} to {known[-1]})")
         return known[-1]
 
-    def _models(self) -> RecipeModels:
+    def _read_models(self) -> RecipeModels:
         draft = str(self.recipe.get("draft_model") or "")
-        volumes = [*entries(self.recipe.get("volumes")), *entries(self._mapping("executor_config").get("volumes"))]
+        volumes = [*entries(self.recipe.get("volumes")), *entries(self._read_mapping("executor_config").get("volumes"))]
         mounted = mounted_models(volumes, self.main, draft)
         for volume in volumes:
             _, inside = volume_paths(volume)
@@ -424,7 +426,7 @@ class _Import:
                 )
         return RecipeModels(self.notes, self.source, self.main, mounted)
 
-    def _quant(self) -> str:
+    def _read_gguf_quantization(self) -> str:
         """Return what chooses the file of the model on the hub, and leave the name of the model alone."""
         taken = self.options
         named, quant = recipe_gguf.hub_name(taken.served or self.main)
@@ -439,7 +441,7 @@ class _Import:
         )
         return quant
 
-    def _gguf(self, models: RecipeModels, model: str, quant: str) -> tuple[str, str]:
+    def _choose_gguf_file(self, models: RecipeModels, model: str, quant: str) -> tuple[str, str]:
         """Return the name of the model of llama.cpp, by which clients ask for it, and its file."""
         taken = self.options
         if found := models.repository(taken.served):
@@ -455,22 +457,22 @@ class _Import:
         return model, recipe_gguf.put_files(self.choices.gguf, quant, inside, taken, self.notes, recipe=projector)
 
     def _further_models(self, models: RecipeModels) -> None:
-        declared = self._mapping("distribution_config").get("models")
+        declared = self._read_mapping("distribution_config").get("models")
         listed = entries(declared.get("entries")) if isinstance(declared, Mapping) else []
         for entry in [*entries(self.recipe.get("draft_model")), *listed]:
             entry = entry if isinstance(entry, Mapping) else {"name": entry}
-            name = self._fill(str(entry.get("name") or ""))
+            name = self._fill_text(str(entry.get("name") or ""))
             if is_hub_name(name):
                 models.add(name, str(entry.get("revision") or ""))
             else:
                 self.notes.missing(f"model {name or 'without a name'}: is not one on the hub; write OWNER/NAME")
 
-    def _mods(self) -> list[Any]:
-        return entries(self.recipe.get("mods")) or entries(self._mapping("runtime_config").get("mods"))
+    def _list_mods(self) -> list[Any]:
+        return entries(self.recipe.get("mods")) or entries(self._read_mapping("runtime_config").get("mods"))
 
     def _shared_memory(self) -> dict[str, str]:
         found: dict[str, str] = {}
-        for key, value in self._mapping("executor_config").items():
+        for key, value in self._read_mapping("executor_config").items():
             size = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([gm])b?", str(value).lower())
             if key == "shm_size" and size:
                 found["shm"] = _binary_size(float(size[1]) * _SCALE[size[2].upper()], up=True)
@@ -478,7 +480,7 @@ class _Import:
                 self.notes.warn(f"executor_config.{key}: the launcher sets the options of the container")
         return found
 
-    def _nodes(self) -> list[str]:
+    def _choose_nodes(self) -> list[str]:
         count = self.options.parallel["tensor"] * self.options.parallel["pipeline"]
         ranks = counted(count, "rank")
         if not 1 <= count <= 8:
@@ -506,7 +508,7 @@ class _Import:
             return list(present[:count])
         return [f"spark{number}" for number in range(1, count + 1)]
 
-    def _context(self) -> int:
+    def _choose_context(self) -> int:
         written = self.options.keys.pop("context", "")
         if self.choices.context:
             return self.choices.context
@@ -515,14 +517,14 @@ class _Import:
         self.notes.missing("context: the recipe does not say how long a sequence can be; give --context")
         return 4096
 
-    def _sequences(self, kind: Engine) -> int:
+    def _choose_sequences(self, kind: Engine) -> int:
         written = self.options.keys.pop("sequences", None)
         if self.choices.sequences or written:
             return int(self.choices.sequences or written)
         self.notes.missing(f"sequences: the recipe leaves it to {TITLES[kind]} how many run at once; give --sequences")
         return 1
 
-    def _memory(self, kind: Engine) -> dict[str, Any]:
+    def _choose_memory(self, kind: Engine) -> dict[str, Any]:
         share, size = self.options.keys.pop("memory", None), self.options.keys.pop("kv", None)
         if kind == "llama.cpp":
             if self.choices.memory is not None:
@@ -536,7 +538,7 @@ class _Import:
         if self.choices.kv is not None:
             self.notes.missing("kv: --kv is for llama.cpp; leave it out, and write kv into rack.yaml")
         if size is not None and kind == "vllm":
-            return self._cache(str(size))
+            return self._choose_cache_size(str(size))
         if self.choices.memory is not None:
             return {"memory": self.choices.memory}
         if share is None:
@@ -551,7 +553,7 @@ class _Import:
             return {"memory": 0.85}
         return {"memory": number}
 
-    def _cache(self, size: str) -> dict[str, Any]:
+    def _choose_cache_size(self, size: str) -> dict[str, Any]:
         found = _BYTES.fullmatch(size)
         wanted = float(found[1]) * _SCALE[found[2]] if found else 0
         if wanted < 2**30:
@@ -562,10 +564,10 @@ class _Import:
             self.notes.warn(f"kv: {size} is written as {written}, {less} bytes less")
         return {"kv": written}
 
-    def _check(self, found: ImportedUnit, unit: dict[str, Any]) -> None:
+    def _check_entries(self, found: ImportedUnit, unit: dict[str, Any]) -> None:
         """Note what rack.yaml refuses of these entries, in a rack that has nothing else."""
         start = f"serving.units.{self.choices.name}."
-        for problem in _problems(found):
+        for problem in _list_problems(found):
             where = problem.path.removeprefix(start)
             section, _, key = where.partition(".")
             line = f"{problem.what}; {problem.right}"
@@ -591,7 +593,7 @@ def _binary_size(size: float, *, up: bool) -> str:
     return f"{found // 1024}G" if found % 1024 == 0 else f"{found}M"
 
 
-def _dump(value: object) -> str:
+def _dump_yaml(value: object) -> str:
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style, yaml.sort_base_mapping_type_on_output = False, False  # type: ignore[assignment]
     yaml.width = 4096
@@ -600,7 +602,7 @@ def _dump(value: object) -> str:
     return text.getvalue()
 
 
-def _problems(found: ImportedUnit) -> tuple[ConfigProblem, ...]:
+def _list_problems(found: ImportedUnit) -> tuple[ConfigProblem, ...]:
     """Return what rack.yaml refuses of these entries, in a rack that has nothing else."""
     (unit,) = found.units.values()
     legs = [f"s/qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)]
@@ -624,7 +626,7 @@ def _problems(found: ImportedUnit) -> tuple[ConfigProblem, ...]:
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rack.yaml"
-        path.write_text(_dump(rack) + found.yaml(), encoding="utf-8")
+        path.write_text(_dump_yaml(rack) + found.yaml(), encoding="utf-8")
         for name, content in found.files.items():
             file = Path(folder) / name
             file.parent.mkdir(parents=True, exist_ok=True)

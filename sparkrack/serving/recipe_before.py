@@ -76,18 +76,18 @@ def before_engine(
     found = BeforeEngine(title=source.title)
     for command in commands:
         if isinstance(command, Mapping):
-            _copy(found, {key: filled(str(value)) for key, value in command.items()}, source)
+            _add_copy(found, {key: filled(str(value)) for key, value in command.items()}, source)
         else:
             text = filled(str(command)).strip()
-            found.problems += _unable("pre_exec", text)
+            found.problems += _list_impossible_steps("pre_exec", text)
             # Each command has a shell of its own; its folder and its variables end with it.
             found.steps.append(f"bash -c {shlex.quote(text)}")
     for mod in mods:
-        _mod(found, str(mod), source)
+        _add_mod(found, str(mod), source)
     return found
 
 
-def _copy(found: BeforeEngine, entry: Mapping[str, str], source: RecipeSource) -> None:
+def _add_copy(found: BeforeEngine, entry: Mapping[str, str], source: RecipeSource) -> None:
     path, target = entry.get("copy", ""), entry.get("dest", "")
     content = file_beside(path, source) if path and not path.startswith(("/", "~")) else None
     if content is None or not target.startswith("/"):
@@ -99,7 +99,7 @@ def _copy(found: BeforeEngine, entry: Mapping[str, str], source: RecipeSource) -
     found.steps.append(f"cp {shlex.quote(f'{INSIDE_RECIPE}/copies/{path}')} {shlex.quote(target)}")
 
 
-def _mod(found: BeforeEngine, reference: str, source: RecipeSource) -> None:
+def _add_mod(found: BeforeEngine, reference: str, source: RecipeSource) -> None:
     try:
         known = find_mod(reference, source)
     except RecipeError as error:
@@ -117,7 +117,7 @@ def _mod(found: BeforeEngine, reference: str, source: RecipeSource) -> None:
         return
     for path, content in files.items():
         if path.endswith(".sh"):
-            found.problems += _unable(f"mods: {name}", content.decode(errors="replace"))
+            found.problems += _list_impossible_steps(f"mods: {name}", content.decode(errors="replace"))
     found.files |= below
     inside = shlex.quote(f"{INSIDE_MODS}/{name}")
     found.steps += [
@@ -127,7 +127,7 @@ def _mod(found: BeforeEngine, reference: str, source: RecipeSource) -> None:
     ]
 
 
-def _unable(where: str, script: str) -> Iterator[str]:
+def _list_impossible_steps(where: str, script: str) -> Iterator[str]:
     """Yield what a script cannot do in the container of a unit, which has no network and no rights over its node."""
     lines = [line.strip() for line in re.sub(r"\\\n", " ", script).splitlines() if not line.lstrip().startswith("#")]
     done = [line for line in lines if not re.match(r"(echo|printf)\b", line)]

@@ -44,7 +44,7 @@ def _refusal_text(recipe: str, error: RecipeError) -> str:
 
 def write_recipe_files(files: Mapping[str, bytes], *, force: bool) -> Iterator[str]:
     """Write all files, or none where one has another content, unless `force`; yield each path. Raises CommandError."""
-    differing = [name for name, content in files.items() if _differs(Path(name), content)]
+    differing = [name for name, content in files.items() if _differs_from_content(Path(name), content)]
     if differing and not force:
         raise CommandError(
             f"{printable_line(differing[0])}: is there with another content; --force writes over it, --files names "
@@ -63,7 +63,7 @@ def write_recipe_files(files: Mapping[str, bytes], *, force: bool) -> Iterator[s
         yield name
 
 
-def _differs(path: Path, content: bytes) -> bool:
+def _differs_from_content(path: Path, content: bytes) -> bool:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         return True
     return path.exists() and regular_file.read_bytes(path) != content

@@ -96,14 +96,16 @@ class RecipeModels:
             read = {*read_places(key, value)}
             revision = str(value.get("revision") or "") if isinstance(value, Mapping) else ""
             for place in named_places(key, value):
-                if new := self._place(f"args.{key}", place, revision, before, place in read or place.endswith(".gguf")):
+                if new := self._translate_place(
+                    f"args.{key}", place, revision, before, place in read or place.endswith(".gguf")
+                ):
                     args[key] = replaced_place(args[key], place, new)
         for key, text in list(env.items()):
             for place in variable_places(key, text):
-                if new := self._place(f"env.{key}", place, "", before, place == self.main):
+                if new := self._translate_place(f"env.{key}", place, "", before, place == self.main):
                     env[key] = env[key].replace(place, new)
 
-    def _place(self, where: str, place: str, revision: str, before: BeforeEngine, read: bool) -> str:
+    def _translate_place(self, where: str, place: str, revision: str, before: BeforeEngine, read: bool) -> str:
         """Return the place in the container that stands for one of the recipe; empty where it stays as it is."""
         key = where.partition(".")[2]
         if any(place.startswith(f"{INSIDE_MODELS}/{name}/") for name in self.entries):
@@ -117,17 +119,17 @@ class RecipeModels:
             before.files[f"files/{place}"] = content
             return f"{INSIDE_RECIPE}/files/{place}"
         elif "://" in place or place.startswith("~") or ("/" not in place and _FILE.fullmatch(place)):
-            self._absent(where, place, "put the file beside the recipe, and write its name there")
+            self._note_absent_place(where, place, "put the file beside the recipe, and write its name there")
         elif read and _CACHE_FOLDER.fullmatch(place):
-            self._absent(where, place, "write the model's OWNER/NAME into a copy of the recipe")
+            self._note_absent_place(where, place, "write the model's OWNER/NAME into a copy of the recipe")
         elif not place.startswith("/") and not _FILE.fullmatch(place):
-            self._absent(where, place, "write a path in the container into a copy of the recipe")
+            self._note_absent_place(where, place, "write a path in the container into a copy of the recipe")
         else:
             folder = "" if place.startswith("/") else " in the folder in which it starts"
             self.accept.setdefault(key, f"{self.source.title} has {place} in its image{folder}")
         return ""
 
-    def _absent(self, where: str, place: str, right: str) -> None:
+    def _note_absent_place(self, where: str, place: str, right: str) -> None:
         self.notes.missing(
             f"{where}: {truncate(place)} is not in the container, and the recipe does not bring it; {right}"
         )

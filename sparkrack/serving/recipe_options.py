@@ -66,7 +66,7 @@ class RecipeOptions:
         """
         options = table(kind).of(table(kind).judging(version) or "")
         self.family = kind
-        spelled = _spelled if FAMILIES[kind].syntax.equals else _hyphened
+        spelled = _name_as_parsed if FAMILIES[kind].syntax.equals else _name_as_llama_reads
         words = [word.replace(part, full, 1) for word in argv for part, full in (spelled(options, word),)]
         if words and not words[0].startswith("-"):
             self.served = words.pop(0)
@@ -74,20 +74,20 @@ class RecipeOptions:
             if not name:
                 self.notes.missing(f"command: {' '.join(values)} belongs to no option; correct a copy of the recipe")
                 continue
-            option = options.get(name) or _renamed(kind, options, name)
+            option = options.get(name) or _find_renamed_option(kind, options, name)
             if option is None:
-                self._unknown(name, path.removeprefix("."), values)
+                self._take_unknown_option(name, path.removeprefix("."), values)
             elif not values and option.count not in (0, "?", "*"):
                 self.notes.missing(f"command: {name} has no value; correct a copy of the recipe")
             else:
                 # llama-server's table does not tell each name that turns an option off from those that turn it on.
                 kept = kind == "llama.cpp" and name.startswith("--") and name in options
-                long = name if kept else _long(options, name, option)
+                long = name if kept else _long_name(options, name, option)
                 if name not in options and option.count != 0:
                     self.notes.warn(f"{name}: is called {long} in this release")
-                self._option(long, option, path.removeprefix("."), values, options)
+                self._take_option(long, option, path.removeprefix("."), values, options)
 
-    def _unknown(self, name: str, path: str, values: list[str]) -> None:
+    def _take_unknown_option(self, name: str, path: str, values: list[str]) -> None:
         """Take an option that the release does not have; `accept` then gives the reason why the image has it."""
         key = name.lstrip("-").replace("_", "-").lower()
         if self.family == "llama.cpp" and key in _SET_FOR_LLAMA:
@@ -100,31 +100,35 @@ class RecipeOptions:
             self.keys["memory"] = f"{int(float(values[0]) / MEMORY_GIB * 100) / 100:.2f}"
             self.notes.warn(f"memory: {values[0]} GiB of {name} are counted as the share {self.keys['memory']}")
         if path:
-            self._nested(key, path, values[0] if values else "")
+            self._set_nested_value(key, path, values[0] if values else "")
         elif not values:
             self.args[key] = True
         else:
             self.args[key] = [json_or_text(value) for value in values] if len(values) > 1 else json_or_text(values[0])
 
-    def _option(
+    def _take_option(
         self, name: str, option: EngineOption, path: str, values: list[str], options: Mapping[str, EngineOption]
     ) -> None:
         value = values[0] if values else ""
-        if not (self._llama_argument(name, option.dest, value) if self._is_llama(option) else self._owned(name, value)):
+        if not (
+            self._llama_argument(name, option.dest, value)
+            if self._is_llama(option)
+            else self._take_unit_key(name, value)
+        ):
             return
         key = "n-gpu-layers" if option.dest == "gpu-layers" else name.removeprefix("--")
         taken: Any
         if path:
-            self._nested(key, path, value)
+            self._set_nested_value(key, path, value)
             return
-        if option.kind == "off" and (on := _opposite(options, option)):
+        if option.kind == "off" and (on := _opposite_flag(options, option)):
             key, taken = on.removeprefix("--"), False
         elif option.count == 0:
             taken = True
         elif option.count in ("+", "*") and len(values) > 1:
-            taken = [_typed(option, one) for one in values]
+            taken = [_convert_value(option, one) for one in values]
         else:
-            taken = _typed(option, value)
+            taken = _convert_value(option, value)
         if key in self.args and self.args[key] != taken:
             if option.repeats:
                 self.notes.missing(f"command: {name} stands twice, and args has it once; correct a copy of the recipe")
@@ -132,7 +136,7 @@ class RecipeOptions:
                 self.notes.warn(f"{name}: stands twice; the last one counts, as the engine reads it")
         self.args[key] = taken
 
-    def _nested(self, key: str, path: str, value: str) -> None:
+    def _set_nested_value(self, key: str, path: str, value: str) -> None:
         place = self.args.setdefault(key, {})
         *parents, last = path.split(".")
         for parent in parents:
@@ -149,7 +153,7 @@ class RecipeOptions:
         return self.family == "llama.cpp" and option.dest not in ("host", "port", "api-key", "hf-token", "model")
 
     def _llama_argument(self, name: str, dest: str, value: str) -> bool:
-        """Return what `_owned` returns, for an option of llama-server, whose names with one `dest` are one option."""
+        """Return what `_take_unit_key` does, for an option of llama-server: names with one `dest` are one option."""
         match dest:
             case "hf-repo":
                 self.served = value
@@ -159,7 +163,7 @@ class RecipeOptions:
                 self.keys["context"] = value
             case "parallel":
                 # -1 leaves it to the server.
-                self.keys["sequences"] = max(0, self._number(name, value))
+                self.keys["sequences"] = max(0, self._parse_number(name, value))
             case "alias":
                 # Several are one model to clients; a model of rack.yaml has one name.
                 self.keys["alias"] = value.partition(",")[0]
@@ -180,23 +184,23 @@ class RecipeOptions:
                 return True
         return False
 
-    def _owned(self, name: str, value: str) -> bool:
+    def _take_unit_key(self, name: str, value: str) -> bool:
         """Take an option that another key of the unit stands for; return whether it belongs into `args` instead."""
         match name.removeprefix("--"):
             case "tensor-parallel-size" | "tp-size":
-                self.parallel["tensor"] = self._number(name, value)
+                self.parallel["tensor"] = self._parse_number(name, value)
             case "pipeline-parallel-size" | "pp-size":
-                self.parallel["pipeline"] = self._number(name, value)
+                self.parallel["pipeline"] = self._parse_number(name, value)
             case "enable-expert-parallel":
                 self.parallel["expert"] = True
             case "expert-parallel-size" | "ep-size":
-                self.parallel |= {"expert": True} if self._number(name, value) > 1 else {}
+                self.parallel |= {"expert": True} if self._parse_number(name, value) > 1 else {}
             case "data-parallel-size" | "dp-size":
-                return self._number(name, value) > 1
+                return self._parse_number(name, value) > 1
             case "max-model-len" | "context-length":
                 self.keys["context"] = value
             case "max-num-seqs" | "max-running-requests":
-                self.keys["sequences"] = self._number(name, value)
+                self.keys["sequences"] = self._parse_number(name, value)
             case "gpu-memory-utilization" | "mem-fraction-static":
                 self.keys["memory"] = value
             case "kv-cache-memory-bytes":
@@ -204,7 +208,7 @@ class RecipeOptions:
             case "host":
                 self.api["listen"] = "local" if value in ("127.0.0.1", "localhost", "::1") else "management"
             case "port":
-                self.api["port"] = self._number(name, value)
+                self.api["port"] = self._parse_number(name, value)
             case "api-key":
                 variable = f"{self.name.upper()}_KEY"
                 self.api["key"] = {"env": variable}
@@ -218,7 +222,7 @@ class RecipeOptions:
             case "revision":
                 self.revision = value
             case "shutdown-timeout":
-                self.keys["drain"] = f"{max(1, self._number(name, value))}s"
+                self.keys["drain"] = f"{max(1, self._parse_number(name, value))}s"
             case "runner" | "task" | "is-embedding" as asked:
                 self.computed = value or asked
                 if self.computed not in _COMPUTED:
@@ -233,7 +237,7 @@ class RecipeOptions:
                 return key not in _LAUNCHED and key not in _WATCHED
         return False
 
-    def _number(self, name: str, value: str) -> int:
+    def _parse_number(self, name: str, value: str) -> int:
         try:
             return int(value)
         except ValueError:
@@ -284,7 +288,7 @@ def _unknown_values(
         yield last
 
 
-def _renamed(kind: Engine, options: Mapping[str, EngineOption], name: str) -> EngineOption | None:
+def _find_renamed_option(kind: Engine, options: Mapping[str, EngineOption], name: str) -> EngineOption | None:
     """Return the option of a release that an option of other releases is called there: one that sets the same."""
     for presence in reversed(table(kind).options.get(name, ())):
         then = presence.option
@@ -294,7 +298,7 @@ def _renamed(kind: Engine, options: Mapping[str, EngineOption], name: str) -> En
     return None
 
 
-def _spelled(options: Mapping[str, EngineOption], word: str) -> tuple[str, str]:
+def _name_as_parsed(options: Mapping[str, EngineOption], word: str) -> tuple[str, str]:
     """Return the name in a word as it is written, and as a parser takes it: abbreviations are allowed there."""
     written = word.partition("=")[0].partition(".")[0]
     name = "--" + written[2:].replace("_", "-") if written.startswith("--") else written
@@ -304,12 +308,12 @@ def _spelled(options: Mapping[str, EngineOption], word: str) -> tuple[str, str]:
     return written, near[0] if len({options[other].dest for other in near}) == 1 else written
 
 
-def _hyphened(_: Mapping[str, EngineOption], word: str) -> tuple[str, str]:
+def _name_as_llama_reads(_: Mapping[str, EngineOption], word: str) -> tuple[str, str]:
     """Return the name in a word as it is written, and as llama-server reads it: it takes no abbreviation."""
     return word, "--" + word[2:].replace("_", "-") if word.startswith("--") else word
 
 
-def _long(options: Mapping[str, EngineOption], name: str, option: EngineOption) -> str:
+def _long_name(options: Mapping[str, EngineOption], name: str, option: EngineOption) -> str:
     """Return the long name of an option by which args of rack.yaml have it."""
     usual = "--" + option.dest.replace("_", "-")
     if (same := options.get(usual)) and (same.dest, same.kind) == (option.dest, option.kind):
@@ -318,12 +322,12 @@ def _long(options: Mapping[str, EngineOption], name: str, option: EngineOption) 
     return next((other for other in (name, *names) if other in options and other.startswith("--")), name)
 
 
-def _opposite(options: Mapping[str, EngineOption], option: EngineOption) -> str:
+def _opposite_flag(options: Mapping[str, EngineOption], option: EngineOption) -> str:
     """Return the flag that an option of kind `off` turns off; empty if there is none."""
     return next((name for name, one in options.items() if (one.dest, one.kind) == (option.dest, "on")), "")
 
 
-def _typed(option: EngineOption, value: str) -> Any:
+def _convert_value(option: EngineOption, value: str) -> Any:
     if option.takes_json:
         found = json_or_text(value)
         return found if isinstance(found, dict | list) else value

@@ -36,7 +36,7 @@ class Registry:
     def files(self) -> Iterator[Path]:
         """Yield its recipes, sorted by path; none that a link takes from outside of its folder."""
         found = (path for path in self.recipes.rglob("*") if path.suffix in _ENDINGS and path.is_file())
-        yield from sorted(path for path in found if _inside(self.folder, str(path)))
+        yield from sorted(path for path in found if _resolve_below(self.folder, str(path)))
 
 
 @dataclass(frozen=True)
@@ -65,17 +65,17 @@ def folder_registries(folder: Path, name: str = "") -> tuple[Registry, ...]:
         raise RecipeError(f"{folder}: is not a folder; name one with --registry")
     root = folder.resolve()
     if (root / _MANIFEST).is_file():
-        return tuple(_declared(root, _text(root / _MANIFEST)))
+        return tuple(_list_declared_registries(root, _read_text(root / _MANIFEST)))
     recipes = root / "recipes" if (root / "recipes").is_dir() else root
     return (Registry(name or root.name, root, recipes, root / "mods"),)
 
 
-def _declared(root: Path, text: str) -> Iterator[Registry]:
+def _list_declared_registries(root: Path, text: str) -> Iterator[Registry]:
     entries = read_recipe(text)[0].get("registries")
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, Mapping) and entry.get("recipes"):
-            recipes = _inside(root, str(entry["recipes"]))
-            mods = _inside(root, str(entry.get("mods") or "mods"))
+            recipes = _resolve_below(root, str(entry["recipes"]))
+            mods = _resolve_below(root, str(entry.get("mods") or "mods"))
             if recipes and mods:
                 yield Registry(str(entry.get("name") or root.name), root, recipes, mods)
 
@@ -106,7 +106,7 @@ def implied_registries(path: Path) -> tuple[Registry, ...]:
 
 def find_recipe(name: str, registries: Sequence[Registry]) -> RecipeSource:
     """Return the recipe of a name like glm-5.3-flash, 4x/glm-5.3-flash or @eugr/glm-5.3-flash. Raises RecipeError."""
-    scope, wanted = _scoped(name)
+    scope, wanted = _split_scope(name)
     wanted = wanted.removesuffix(".yaml").removesuffix(".yml")
     searched = [one for one in registries if not scope or one.name == scope]
     if not searched:
@@ -136,7 +136,7 @@ def find_mod(reference: str, source: RecipeSource) -> tuple[str, Mapping[str, by
 
     It is looked for as sparkrun does: beside the recipe, in the recipe's registry, then in the other registries.
     """
-    scope, rest = _scoped(reference)
+    scope, rest = _split_scope(reference)
     below = rest.removeprefix("mods/")
     places: list[tuple[Path, Path]] = []
     if not scope and source.path:
@@ -146,7 +146,7 @@ def find_mod(reference: str, source: RecipeSource) -> tuple[str, Mapping[str, by
     ordered = [*([source.registry] if source.registry else []), *source.registries]
     places += [(one.folder, one.mods / below) for one in ordered if not scope or one.name == scope]
     for root, place in places:
-        if _inside(root, str(place)) and (place / "run.sh").is_file():
+        if _resolve_below(root, str(place)) and (place / "run.sh").is_file():
             return place.name, mod_files(place)
     return None
 
@@ -161,7 +161,7 @@ def mod_files(folder: Path) -> dict[str, bytes]:
             raise RecipeError(f"mods: {folder.name}/{name} is a link; put the file itself there")
         if path.is_dir():
             continue
-        found[name] = _bytes(path, MOST_BYTES)
+        found[name] = _read_bytes(path, MOST_BYTES)
         size += len(found[name])
         if size > MOST_BYTES or len(found) > MOST_FILES:
             what = f"has more than {MOST_BYTES >> 20} MiB or {MOST_FILES} files"
@@ -171,7 +171,7 @@ def mod_files(folder: Path) -> dict[str, bytes]:
 
 def read_file(path: Path) -> str:
     """Return the text of a recipe. Raises RecipeError."""
-    return _text(path)
+    return _read_text(path)
 
 
 def file_beside(path: str, source: RecipeSource) -> bytes | None:
@@ -179,29 +179,29 @@ def file_beside(path: str, source: RecipeSource) -> bytes | None:
     if source.path is None:
         return None
     beside = source.path.resolve().parent
-    place = _inside(beside, path)
-    return _bytes(place, MOST_BYTES) if place and place.is_file() and not place.is_symlink() else None
+    place = _resolve_below(beside, path)
+    return _read_bytes(place, MOST_BYTES) if place and place.is_file() and not place.is_symlink() else None
 
 
-def _scoped(name: str) -> tuple[str, str]:
+def _split_scope(name: str) -> tuple[str, str]:
     found = re.fullmatch(r"@([^/]+)/(.+)", name)
     return (found[1], found[2]) if found else ("", name)
 
 
-def _inside(root: Path, path: str) -> Path | None:
+def _resolve_below(root: Path, path: str) -> Path | None:
     """Return a path below a folder, also by its links; None where it leaves the folder."""
     found = (root / path).resolve()
     return found if found == root or root in found.parents else None
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
-        return _bytes(path, _LARGEST_RECIPE).decode()
+        return _read_bytes(path, _LARGEST_RECIPE).decode()
     except UnicodeDecodeError as error:
         raise RecipeError(f"cannot be read: {error}") from None
 
 
-def _bytes(path: Path, largest: int) -> bytes:
+def _read_bytes(path: Path, largest: int) -> bytes:
     try:
         found = regular_file.read_bytes(path, largest + 1)
     except (OSError, ValueError) as error:

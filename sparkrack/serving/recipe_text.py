@@ -173,13 +173,13 @@ def command_words(command: str) -> CommandWords:
         if shell := _SHELL.search(re.sub(r"""'[^']*'|"[^"$`]*\"""", "", line)):
             found.problems.append(_shell_problem(line, shell[0]))
         elif words[:1] == ["export"]:
-            _assign(found.environment, words[1:])
+            _assign_variables(found.environment, words[1:])
         elif words and found.words:
             found.problems.append("command: has more than one line; leave only the line of the engine")
         else:
             found.words = words
     while found.words and (found.words[0] == "exec" or _ASSIGNMENT.fullmatch(found.words[0])):
-        _assign(found.environment, found.words[:1])
+        _assign_variables(found.environment, found.words[:1])
         del found.words[0]
     found.words = [single_braces(word) for word in found.words]
     return found
@@ -194,7 +194,7 @@ def _shell_problem(line: str, sign: str) -> str:
     return f"command: is a shell script ({sign}); leave only the line of the engine in a copy of the recipe"
 
 
-def _assign(environment: dict[str, str], words: Sequence[str]) -> None:
+def _assign_variables(environment: dict[str, str], words: Sequence[str]) -> None:
     for word in words:
         if found := _ASSIGNMENT.fullmatch(word):
             environment[found[1]] = found[2]

@@ -25,12 +25,12 @@ class UnitRecreation:
         """Return whether a completion has proven the unit with the declared files. Raises CoordinatorError."""
 
         previous = PreviousVersion(self.work.rack, self.work.unit, session.shells)
-        if not self._stopped(session, previous):
+        if not self._keep_and_stop(session, previous):
             return False
-        applied = self._apply(session, previous)
-        if applied and self._started(session):
+        applied = self._apply_files(session, previous)
+        if applied and self._try_start(session):
             last = self.work.last
-            return last is None or self._keep(session, previous, last, "the unit serves")
+            return last is None or self._keep_files(session, previous, last, "the unit serves")
         if self.work.interrupted:
             session.screen.warn(f"ended during apply; {self.work.left()}")
             return False
@@ -41,19 +41,21 @@ class UnitRecreation:
         back: the version that served before stays the one that is kept. Raises CoordinatorError.
         """
         previous = PreviousVersion(self.work.rack, self.work.unit, session.shells)
-        return self._stopped(session, previous) and self._apply(session, previous) and self._started(session)
+        return (
+            self._keep_and_stop(session, previous) and self._apply_files(session, previous) and self._try_start(session)
+        )
 
     def keep(self, session: UnitSession) -> bool:
         """Keep the files with which the unit serves now as its previous version of a later time."""
         previous = PreviousVersion(self.work.rack, self.work.unit, session.shells)
-        return self._keep(session, previous, session.first_status(0), "the unit serves")
+        return self._keep_files(session, previous, session.first_status(0), "the unit serves")
 
-    def _stopped(self, session: UnitSession, previous: PreviousVersion) -> bool:
+    def _keep_and_stop(self, session: UnitSession, previous: PreviousVersion) -> bool:
         """Keep the files of a unit that serves, then stop it."""
-        kept = self._keep(session, previous, session.first_status(0), "nothing was changed")
+        kept = self._keep_files(session, previous, session.first_status(0), "nothing was changed")
         return kept and self.work.stop(session)
 
-    def _keep(self, session: UnitSession, previous: PreviousVersion, now: CoordinatorStatus, then: str) -> bool:
+    def _keep_files(self, session: UnitSession, previous: PreviousVersion, now: CoordinatorStatus, then: str) -> bool:
         """Keep the files of a unit that a completion has proven. `then`: the state of things if that fails."""
 
         if now.state not in SERVING:
@@ -70,7 +72,7 @@ class UnitRecreation:
             return False
         return True
 
-    def _apply(self, session: UnitSession, previous: PreviousVersion) -> bool:
+    def _apply_files(self, session: UnitSession, previous: PreviousVersion) -> bool:
         """Write the files of the unit on its nodes, under the lock of this run.
 
         Each node gets the mark of a change before, which `apply` removes there: when this run is killed between two
@@ -100,7 +102,7 @@ class UnitRecreation:
             work.reason = "when this is fixed"
         return done.exit == 0
 
-    def _started(self, session: UnitSession) -> bool:
+    def _try_start(self, session: UnitSession) -> bool:
         """Start the unit. A coordinator that never answered since its files were written is a failed start."""
 
         self.work.asked, self.work.last = "", None
@@ -126,7 +128,7 @@ class UnitRecreation:
         except PreviousVersionError as fault:
             session.fail(f"does not serve ({reason}), and does not go back: {fault}")
             return False
-        if self._started(session):
+        if self._try_start(session):
             session.fail(
                 f"does not serve as rack.yaml declares it ({reason}); its previous version, that of generation "
                 f"{generation}, serves again. `sparkrack drift` reports the difference until rack.yaml is corrected"

@@ -50,11 +50,11 @@ def show_units(found: ServeUnitsRecord) -> None:
         )
     console = Console(highlight=False, markup=False)
     print_whole(console, table)
-    for line in _lines(found):
+    for line in _describe_units(found):
         print_sentence(console, printable_line(line))
 
 
-def _lines(found: ServeUnitsRecord) -> Iterator[str]:
+def _describe_units(found: ServeUnitsRecord) -> Iterator[str]:
     for one in found.units:
         if one.overhead is not None and one.overhead_from:
             weights = _WEIGHTS.get(one.weights_from or "", "of unknown size")

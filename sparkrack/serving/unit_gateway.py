@@ -28,13 +28,13 @@ class UnitGateway:
 
     def close(self) -> None:
         """Have new requests of the unit refused; nothing is done on a node without a gateway. Raises GatewayError."""
-        self._run("close")
+        self._run_program("close")
 
     def open(self) -> None:
         """Have requests of the unit accepted again. Raises GatewayError."""
-        self._run("open")
+        self._run_program("open")
 
-    def _run(self, verb: str) -> None:
+    def _run_program(self, verb: str) -> None:
         try:
             done = self._shell.run(f"[ -e {PROGRAM} ] || exit {ABSENT}; {join([PROGRAM, verb, self.unit.name])}")
         except (OSError, UnreachableError) as error:

@@ -86,7 +86,7 @@ class UnitJournals:
                 stderr=subprocess.PIPE,
                 process_group=0,  # Ctrl-C ends us, and we end it: otherwise it looks like a lost connection
             )
-            self._readers[rank] = _started(self._read_complaints, rank)
+            self._readers[rank] = _start_thread(self._read_complaints, rank)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -101,27 +101,31 @@ class UnitJournals:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines, ordered by time, as they may reach a terminal."""
-        streams = [self._entries(rank) for rank in self._ranks]
-        width = max(len(self._title(rank)) for rank in self._ranks)
+        streams = [self._read_entries(rank) for rank in self._ranks]
+        width = max(len(self._title_of_rank(rank)) for rank in self._ranks)
         for entry in self._as_they_come(streams) if self._follow else heapq.merge(*streams):
-            yield from self._shown(entry, width)
+            yield from self._format_line(entry, width)
 
-    def _title(self, rank: int) -> str:
+    def _title_of_rank(self, rank: int) -> str:
         return f"{self._nodes[rank]} (rank {rank})"
 
-    def _shown(self, entry: JournalLine, width: int) -> Iterator[str]:
+    def _format_line(self, entry: JournalLine, width: int) -> Iterator[str]:
         time = datetime.fromtimestamp(entry.at / 10**6, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
         for line in scrub(entry.message).splitlines() or [""]:
-            yield f"{time}Z {self._title(entry.rank):{width}} {entry.program}: {printable(line)}"
+            yield f"{time}Z {self._title_of_rank(entry.rank):{width}} {entry.program}: {printable(line)}"
 
-    def _entries(self, rank: int) -> Iterator[JournalLine]:
+    def _read_entries(self, rank: int) -> Iterator[JournalLine]:
         """Yield the entries of one rank. A line that is not an entry is shown as it is, with the time of the one
         before."""
         process, at = self._processes[rank], 0
         for raw in process.stdout or ():
             try:
                 entry = json.loads(raw)
-                time, message, program = _time(entry), _text(entry.get("MESSAGE")), self._program(entry)
+                time, message, program = (
+                    _parse_time(entry),
+                    _decode_message(entry.get("MESSAGE")),
+                    self._program_of_entry(entry),
+                )
             except (ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError):
                 time, message, program = at, raw.decode(errors="backslashreplace").rstrip("\n"), "no entry"
             at = time
@@ -130,9 +134,9 @@ class UnitJournals:
             self._readers[rank].join(_LAST_SECONDS)
             text = printable_line(scrub(self._complaints.get(rank) or f"exit {code}"))
             self.failed.append(rank)
-            self._warn(f"{self._title(rank)}: no journal: {text}")
+            self._warn(f"{self._title_of_rank(rank)}: no journal: {text}")
 
-    def _program(self, entry: dict[str, object]) -> str:
+    def _program_of_entry(self, entry: dict[str, object]) -> str:
         own = self._services.get(str(entry.get("_SYSTEMD_UNIT")))
         about = self._services.get(str(entry.get("UNIT")))
         return own or (f"systemd ({about})" if about else "systemd")
@@ -147,7 +151,7 @@ class UnitJournals:
             arrived.put(None)
 
         for stream in streams:
-            _started(read, stream)
+            _start_thread(read, stream)
         left, waiting = len(streams), list[JournalLine]()
         due = 0.0
         while left or waiting:
@@ -173,20 +177,20 @@ class UnitJournals:
                 self._complaints[rank] = text
 
 
-def _started(work: Callable[[_Argument], None], argument: _Argument) -> threading.Thread:
+def _start_thread(work: Callable[[_Argument], None], argument: _Argument) -> threading.Thread:
     reader = threading.Thread(target=work, args=(argument,), daemon=True)
     reader.start()
     return reader
 
 
-def _time(entry: dict[str, str]) -> int:
+def _parse_time(entry: dict[str, str]) -> int:
     """Return the time of an entry in microseconds since 1970. Raises an error when it is none."""
     at = int(entry["__REALTIME_TIMESTAMP"])
     datetime.fromtimestamp(at / 10**6, UTC)
     return at
 
 
-def _text(message: object) -> str:
+def _decode_message(message: object) -> str:
     """Return a message: a text, or a list of bytes where it is not UTF-8."""
     if isinstance(message, list):
         return bytes(message).decode(errors="backslashreplace")

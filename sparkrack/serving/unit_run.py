@@ -94,15 +94,15 @@ class UnitRun:
     def start(self, anyway: bool, timeout: int | None, patience: float = 0) -> Callable[[UnitSession], bool]:
         """Return the step that starts the unit and waits. `patience`: seconds for the coordinator to answer at all."""
         limit = timeout or _start_seconds(self.unit) + _stop_seconds(self.unit)
-        return lambda session: self._start(session, anyway, limit, patience)
+        return lambda session: self._start_unit(session, anyway, limit, patience)
 
-    def _start(self, session: UnitSession, anyway: bool, limit: int, patience: float) -> bool:
+    def _start_unit(self, session: UnitSession, anyway: bool, limit: int, patience: float) -> bool:
 
         before = session.first_status(patience)
         session.check()
-        self._ask("start")
+        self._note_desired_state("start")
         session.screen.say(session.coordinator.up(anyway=anyway))
-        last = self._follow(session, before, limit, lambda now: now.state in SERVING | STOPPED)
+        last = self._follow_states(session, before, limit, lambda now: now.state in SERVING | STOPPED)
         if last.state in SERVING:
             figure = next((name for name in ANSWERS if name in last.figures), "")
             took = f"the latest {figure.removesuffix('_s')} took {last.figures[figure]:g} s" if figure else ""
@@ -124,13 +124,13 @@ class UnitRun:
         before = session.first_status(0)
         session.check()
         with session.closed_gateway():
-            return self._stop(session, before)
+            return self._stop_unit(session, before)
 
-    def _stop(self, session: UnitSession, before: CoordinatorStatus) -> bool:
+    def _stop_unit(self, session: UnitSession, before: CoordinatorStatus) -> bool:
         limit = _stop_seconds(self.unit)
-        self._ask("stop")
+        self._note_desired_state("stop")
         session.screen.say(session.coordinator.down())
-        last = self._follow(session, before, limit, lambda now: now.state == "down" or now.desired_state == "up")
+        last = self._follow_states(session, before, limit, lambda now: now.state == "down" or now.desired_state == "up")
         if last.state == "down":
             session.screen.say(f"{self.unit.name}: down, every rank is stopped")
             self.then = ["start", self.unit.name]
@@ -145,7 +145,7 @@ class UnitRun:
             )
         return False
 
-    def _follow(
+    def _follow_states(
         self,
         session: UnitSession,
         before: CoordinatorStatus,
@@ -176,7 +176,7 @@ class UnitRun:
                 return printed
             time.sleep(POLL_SECONDS)
 
-    def _ask(self, verb: str) -> None:
+    def _note_desired_state(self, verb: str) -> None:
         """Note the desired state that is sent next."""
         self.asked, self.last = verb, None
         self.then = ["status", self.unit.name]

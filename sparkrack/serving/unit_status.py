@@ -134,7 +134,7 @@ def build_serve_status(
         answers: by the name of each of these units what its coordinator answered, or why there is no answer.
     """
     chosen = list(units)
-    found = tuple(_unit(rack, unit, answers[unit.name]) for unit in chosen)
+    found = tuple(_build_unit_status(rack, unit, answers[unit.name]) for unit in chosen)
     members: dict[str, list[UnitStatus]] = {}
     for unit, one in zip(chosen, found, strict=True):
         if unit.slot:
@@ -144,11 +144,11 @@ def build_serve_status(
         file=str(rack.source),
         made=datetime.now(UTC).replace(microsecond=0),
         units=found,
-        slots=tuple(_slot(name, same) for name, same in members.items() if len(same) > 1),
+        slots=tuple(_build_slot_status(name, same) for name, same in members.items() if len(same) > 1),
     )
 
 
-def _slot(name: str, units: list[UnitStatus]) -> SlotStatus:
+def _build_slot_status(name: str, units: list[UnitStatus]) -> SlotStatus:
     declared = next((one.unit for one in units if one.desired_state == "up"), None)
     up = tuple(one.unit for one in units if one.asked == "up" and one.state not in ("absent", "unknown", "held"))
     moving = [one.unit for one in units if one.state not in (*STOPPED, "absent", "unknown") and one.unit not in up]
@@ -170,7 +170,7 @@ def _slot(name: str, units: list[UnitStatus]) -> SlotStatus:
     return SlotStatus(slot=name, declared=declared, up=up, reason=reason, next=then)
 
 
-def _unit(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus | CoordinatorError) -> UnitStatus:
+def _build_unit_status(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus | CoordinatorError) -> UnitStatus:
     nodes = unit.ranks(rack.nodes)
     budget = RestartsUsed(allowed=unit.restart.times, within=seconds(unit.restart.within))
     found = UnitStatus(
@@ -213,13 +213,13 @@ def _unit(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus | CoordinatorE
         ),
         restarts=budget.model_copy(update={"used": used}),
         figures=dict(answer.figures),
-        phases=_phases(answer),
+        phases=_build_phases(answer),
         failed_gates=dict(answer.failed_gates),
-        **_files(rack, unit, answer),
+        **_compare_files(rack, unit, answer),
     )
 
 
-def _phases(answer: CoordinatorStatus) -> tuple[StartPhase, ...]:
+def _build_phases(answer: CoordinatorStatus) -> tuple[StartPhase, ...]:
     """Return all phases of the latest start, in their order; nothing where the coordinator reports none."""
     if not answer.phases:
         return ()
@@ -231,7 +231,7 @@ def _phases(answer: CoordinatorStatus) -> tuple[StartPhase, ...]:
     return tuple(found)
 
 
-def _files(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus) -> dict[str, Any]:
+def _compare_files(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus) -> dict[str, Any]:
     """Return the fields that compare the files with which a coordinator runs a unit with those of rack.yaml."""
     if answer.version is None:
         return {

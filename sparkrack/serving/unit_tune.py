@@ -126,7 +126,8 @@ class UnitTune:
         least = (count + 1) * (start + bench)
         most = least + count * start
         return (
-            f"{_minutes(least)} to {_minutes(most)}: {count + 1} starts of {start:.0f} s with {RUNS} measurements of "
+            f"{_format_minutes(least)} to {_format_minutes(most)}: {count + 1} starts of {start:.0f} s with {RUNS} "
+            "measurements of "
             f"{measured:.0f} s each, and up to {count} starts more to go back"
         )
 
@@ -175,14 +176,14 @@ class UnitTune:
             with watched_nodes(work.rack, work.unit) as nodes:
                 served = recreation.run(session)
                 result.reason = "" if served else session.failure or work.left()
-                done = served and self._measure(session, work, nodes, result, ledger, None)
+                done = served and self._measure_unit(session, work, nodes, result, ledger, None)
             self._declared_serves = served
             self._add_evidence(nodes, result)
             return done and not result.reason
 
         done = work.attempt(lambda: work.within(held, "recreate", recreate_and_measure))
         reason = result.reason or ("" if done else "interrupted")
-        ledger.write(self._line(None, "failed" if reason else "baseline", result, reason, ()))
+        ledger.write(self._make_ledger_line(None, "failed" if reason else "baseline", result, reason, ()))
         return () if reason else tuple(result.runs)
 
     def _try_value(self, held: ServeRun, ledger: TuneLedger, tried: Try, before: tuple[float, ...]) -> TrialJudged:
@@ -191,12 +192,12 @@ class UnitTune:
         runs = ledger.unjudged_runs(tried)
         if runs is not None and declared_value(select_unit(rack, self.name), tried) == tried.value:
             reason = "rack.yaml has it: it was kept by the run that was killed"
-            judged = self._line(tried, "kept", TrialResult(list(runs)), reason, before)
+            judged = self._make_ledger_line(tried, "kept", TrialResult(list(runs)), reason, before)
             ledger.write(judged.model_copy(update={"tokens_s": tuple(runs)}))
             return judged.model_copy(update={"tokens_s": ()})  # the runs before the next value are those of this start
         found = candidate(snapshot, rack, self.name, tried)
         if found.refused:
-            judged = self._line(tried, "refused", TrialResult(), found.refused, ())
+            judged = self._make_ledger_line(tried, "refused", TrialResult(), found.refused, ())
             ledger.write(judged)
             self._screen.say(f"{self.name}: {tried}: refused: {found.refused}")
             return judged
@@ -214,7 +215,9 @@ class UnitTune:
         except KeyboardInterrupt:  # after the measurement: while its evidence is collected, or the unit stops
             self.interrupted = True
             # Not in the ledger: --resume finds out whether rack.yaml has the value already.
-            judgements = judgements or [self._line(tried, "interrupted", TrialResult(), "by Ctrl-C", before)]
+            judgements = judgements or [
+                self._make_ledger_line(tried, "interrupted", TrialResult(), "by Ctrl-C", before)
+            ]
         return judgements[-1]
 
     def _run_trial(
@@ -232,7 +235,7 @@ class UnitTune:
         with watched_nodes(work.rack, work.unit) as nodes:
             try:
                 if recreation.attempt(session):
-                    self._measure(session, work, nodes, result, ledger, tried)
+                    self._measure_unit(session, work, nodes, result, ledger, tried)
                 else:
                     result.reason = session.failure or "it was interrupted"
             except CoordinatorError as fault:
@@ -244,18 +247,18 @@ class UnitTune:
             self.interrupted |= work.interrupted
             if not result.generation and work.asked == "start" and work.last:
                 result.generation = work.last.generation
-            status = self._settled(session, result) if result.reason and not self.interrupted else None
+            status = self._wait_for_cause(session, result) if result.reason and not self.interrupted else None
         self._add_evidence(nodes, result, status)
-        verdict, reason = self._verdict(result, before)
+        verdict, reason = self._judge_result(result, before)
         if verdict == "kept":
-            reason = self._keep(session, recreation, snapshot, found) or reason
+            reason = self._keep_value(session, recreation, snapshot, found) or reason
             verdict = "kept" if self._declared_serves else "failed"
-        judgements.append(self._line(tried, verdict, result, reason, before))
+        judgements.append(self._make_ledger_line(tried, verdict, result, reason, before))
         ledger.write(judgements[-1])
         self._screen.say(f"{self.name}: {tried}: {verdict}: {reason}")
         return verdict == "kept" or work.stop(session)
 
-    def _measure(
+    def _measure_unit(
         self,
         session: UnitSession,
         work: UnitRun,
@@ -289,7 +292,7 @@ class UnitTune:
                 return False
         return True
 
-    def _settled(self, session: UnitSession, result: TrialResult) -> CoordinatorStatus | None:
+    def _wait_for_cause(self, session: UnitSession, result: TrialResult) -> CoordinatorStatus | None:
         """Wait until the coordinator of a unit that failed knows why; return its answer, None when it gives none."""
         begun = time.monotonic()
         limit = SETTLE_SECONDS + seconds(self.unit.drain)
@@ -322,7 +325,7 @@ class UnitTune:
         if not result.reason and nodes.unknown:
             result.reason = f"it is unknown whether a node had a fault: {nodes.unknown}"
 
-    def _verdict(self, result: TrialResult, before: tuple[float, ...]) -> tuple[Verdict, str]:
+    def _judge_result(self, result: TrialResult, before: tuple[float, ...]) -> tuple[Verdict, str]:
         if self.interrupted:
             return "interrupted", "by Ctrl-C"
         if result.reason or len(result.runs) < RUNS:
@@ -330,7 +333,7 @@ class UnitTune:
         better = is_better(before, result.runs)
         return ("kept" if better else "not better"), gain(before, result.runs)
 
-    def _keep(
+    def _keep_value(
         self, session: UnitSession, recreation: UnitRecreation, snapshot: yaml_editor.FileSnapshot, found: Candidate
     ) -> str:
         """Write the value into rack.yaml, then keep its files on the nodes; return why that failed, empty if not."""
@@ -350,7 +353,7 @@ class UnitTune:
         self._declared_serves = work.attempt(lambda: work.within(held, "bring back", recreation.run))
         return self._declared_serves
 
-    def _line(
+    def _make_ledger_line(
         self, tried: Try | None, verdict: Verdict, result: TrialResult, reason: str, before: tuple[float, ...]
     ) -> TrialJudged:
         return TrialJudged(
@@ -385,5 +388,5 @@ def _guard_floor(rack: Rack) -> float:
     return mebibytes(floor) / 1024 if floor else 0.0
 
 
-def _minutes(value: float) -> str:
+def _format_minutes(value: float) -> str:
     return f"{max(1, round(value / 60))} min"

@@ -62,14 +62,14 @@ class UnitUse:
 
     def changes(self) -> list[tuple[Place, str]]:
         """Return what changes in rack.yaml, in this order: at no time two units of the slot are to be up."""
-        down = [(_place(one), "down") for one in self.others if one.state == "up"]
-        return down if self.unit.state == "up" else [*down, (_place(self.unit), "up")]
+        down = [(_place_of_state(one), "down") for one in self.others if one.state == "up"]
+        return down if self.unit.state == "up" else [*down, (_place_of_state(self.unit), "up")]
 
     def inquire(self) -> SlotState:
         """Ask the coordinators of the slot. Raises CommandError where it is unknown what runs."""
-        return self._judge(ask_coordinators(self.rack, (self.unit, *self.others)))
+        return self._judge_answers(ask_coordinators(self.rack, (self.unit, *self.others)))
 
-    def _judge(self, answers: Answers) -> SlotState:
+    def _judge_answers(self, answers: Answers) -> SlotState:
         for name, answer in answers.items():
             if isinstance(answer, UnitAbsentError) and name == self.unit.name:
                 raise CommandError(f"{answer}; nothing was changed")
@@ -129,15 +129,15 @@ class UnitUse:
                     coordinator = UnitCoordinator(self.rack, one, shells[one.ranks(self.rack.nodes)[0]])
                     sessions[one.name] = UnitSession(coordinator, held, shells, gateway)
                 try:
-                    return self._change(held, now, sessions)
+                    return self._change_units(held, now, sessions)
                 except CoordinatorError as fault:
                     held.run.fail(self.unit.name, str(fault))
                     self.work.then = ["status"]
-                    raise CommandError(f"{fault}; {self._left()}") from None
+                    raise CommandError(f"{fault}; {self._describe_continuation()}") from None
 
-    def _change(self, held: ServeRun, now: SlotState, sessions: Mapping[str, UnitSession]) -> bool:
+    def _change_units(self, held: ServeRun, now: SlotState, sessions: Mapping[str, UnitSession]) -> bool:
         for one in now.running:
-            if not self._stop(one, sessions[one.name]):
+            if not self._stop_unit(one, sessions[one.name]):
                 self.work.then = ["status"]
                 held.screen.warn(f"{self.unit.name}: is not started, because {one.name} is not stopped")
                 return False
@@ -149,12 +149,12 @@ class UnitUse:
                 return False  # the wait was ended, and the coordinator continues
             return self._go_back(now, sessions)
         own.check()
-        return self._declare(own)
+        return self._declare_states(own)
 
-    def _stop(self, unit: ServedUnit, session: UnitSession) -> bool:
+    def _stop_unit(self, unit: ServedUnit, session: UnitSession) -> bool:
         return UnitRun(self.file, unit.name, self._screen).stop(session)
 
-    def _declare(self, session: UnitSession) -> bool:
+    def _declare_states(self, session: UnitSession) -> bool:
         """Write into rack.yaml what is so."""
         try:
             snapshot = yaml_editor.snapshot(self.file)
@@ -191,9 +191,9 @@ class UnitUse:
             self.work.then = ["logs", former.name]
         return False
 
-    def _left(self) -> str:
+    def _describe_continuation(self) -> str:
         return f"`sparkrack serve status` shows where it stands, `sparkrack serve use {self.unit.name}` continues"
 
 
-def _place(unit: ServedUnit) -> Place:
+def _place_of_state(unit: ServedUnit) -> Place:
     return ("serving", "units", unit.name, "state")

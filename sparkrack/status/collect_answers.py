@@ -45,10 +45,10 @@ def collect_answers(
     """Return the answer of each of these hosts: of a node the output of its script, of a switch its rows."""
     progress.phase("read the state", machines)
     works = {name: _node_work(rack, name) if name in rack.nodes else _switch_work(rack, name) for name in machines}
-    return _together(works, progress)
+    return _collect_in_parallel(works, progress)
 
 
-def _together(works: Mapping[str, Callable[[], Answer]], progress: ProgressObserver) -> dict[str, Answer]:
+def _collect_in_parallel(works: Mapping[str, Callable[[], Answer]], progress: ProgressObserver) -> dict[str, Answer]:
     """All of them at once. Their threads are left alone when time is up, and end with the program."""
     futures: dict[str, Future[Answer]] = {name: Future() for name in works}
     for name, work in works.items():

@@ -24,10 +24,10 @@ def script(rack: Rack, node: str) -> str:
     """Return the script for a node; it takes no input, writes nothing, and starts no unneeded program. Error output of
     a tool is dropped: its exit status decides whether its output counts.
     """
-    return protocol.script(dict(_questions(rack, node)))
+    return protocol.script(dict(_list_questions(rack, node)))
 
 
-def _questions(rack: Rack, node: str) -> Iterator[tuple[str, str]]:
+def _list_questions(rack: Rack, node: str) -> Iterator[tuple[str, str]]:
     yield "uptime", "cat /proc/uptime"
     yield "kernel", "uname -r"
     yield "driver", loaded_driver(OTHER_SECONDS)

@@ -26,11 +26,11 @@ _COLUMNS = ("node", "up", "kernel", "driver", "free", "swap", "links G", "images
 def show(status: Status, console: Console, *, quiet: bool = False) -> None:
     """Print all of it; only what is wrong or unknown, and the last line, if `quiet`."""
     if not quiet:
-        for table in (_nodes_table(status), _switches(status)):
+        for table in (_nodes_table(status), _render_switches(status)):
             if table.row_count:
                 print_whole(console, table)
                 console.print()
-    for line in (*_findings(status, quiet), *(() if quiet else _earlier_lines(status))):
+    for line in (*_list_findings(status, quiet), *(() if quiet else _earlier_lines(status))):
         print_sentence(console, line)
     print_sentence(console, Text(total(status), style="bold"))
 
@@ -55,7 +55,7 @@ def _nodes_table(status: Status) -> Table:
     return table
 
 
-def _switches(status: Status) -> Table:
+def _render_switches(status: Status) -> Table:
     table = Table("switch", "up", "RouterOS", "identity", "legs", "hottest", box=None, padding=(0, 2, 0, 0))
     table.pad_edge = False
     for one in status.switches:
@@ -115,7 +115,7 @@ def _legs_text(legs: tuple[LegStatus, ...]) -> str:
     return f"{sum(leg.up is True for leg in legs)}{UNKNOWN if unknown else ''}/{len(legs)}"
 
 
-def _findings(status: Status, quiet: bool) -> Iterator[Text]:
+def _list_findings(status: Status, quiet: bool) -> Iterator[Text]:
     """Yield differences, unknown values with their reason, and notes; a common line for all hosts with the same
     message.
     """

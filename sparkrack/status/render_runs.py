@@ -22,7 +22,7 @@ def show_runs(found: RunList, console: Console) -> None:
     for title in ("run", "began", "result", "duration", "operator", "scope"):
         table.add_column(title, no_wrap=True)
     for one in found.runs:
-        cells = (one.run, _time_text(one.began), one.result, _duration(one), one.operator, one.scope)
+        cells = (one.run, _time_text(one.began), one.result, _format_duration(one), one.operator, one.scope)
         table.add_row(*(Text(printable_line(cell)) for cell in cells))
     if found.runs:
         print_whole(console, table)
@@ -40,7 +40,7 @@ def show_run(run: RunDetail, console: Console) -> None:
 
 def _run_lines(run: RunDetail) -> Iterator[str]:
     one = run.run
-    duration = "" if one.seconds is None else f" after {_duration(one)}"
+    duration = "" if one.seconds is None else f" after {_format_duration(one)}"
     yield printable_line(f"{one.run} of {one.operator}, {_time_text(one.began)} ({one.scope}): {one.result}{duration}")
     yield printable_line(f"file {run.file}; revision {run.revision or 'none'}; plan {run.plan or 'none'}")
     for step in run.steps:
@@ -66,6 +66,6 @@ def _time_text(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _duration(run: RunSummary) -> str:
+def _format_duration(run: RunSummary) -> str:
 
     return "-" if run.seconds is None else span(int(run.seconds))

@@ -152,7 +152,9 @@ def read_log(run: RunDetail) -> str:
 
 def _read_summary(path: Path) -> RunSummary:
     """Raises StatusHistoryError."""
-    unfinished = _unfinished(path)  # before the file is read: a run that ends between the two has its end in the file
+    unfinished = _state_of_unfinished_run(
+        path
+    )  # before the file is read: a run that ends between the two has its end in the file
     last = read_run(path)
     result = unfinished if last.result is None else _OLD_RESULTS.get(last.result, last.result)
     try:
@@ -171,7 +173,7 @@ def _read_summary(path: Path) -> RunSummary:
         raise broken(path, fault) from None
 
 
-def _unfinished(path: Path) -> State:
+def _state_of_unfinished_run(path: Path) -> State:
     """The result of a run whose journal has no end: its process holds a lock on the file as long as it lives."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

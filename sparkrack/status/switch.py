@@ -50,14 +50,14 @@ def switch(rack: Rack, name: str, answers: SwitchAnswers) -> SwitchStatus:
     sensors = dict(_sensor_values(answers.health or ()))
     heat = [float(value) for sensor, value in sensors.items() if "temperature" in sensor and _is_number(value)]
     running = tuple(_armed_timers(answers, found))
-    known = tuple(_advisories(rack, name, answers, found))
+    known = tuple(_judge_advisories(rack, name, answers, found))
     states = [f"{sensor} is {truncate(value)}" for sensor, value in sensors.items() if sensor.endswith("-state")]
     return SwitchStatus(
         name=name,
         reachable=True,
         uptime=_uptime_seconds(answers.resource, found),
         version=_known_text(answers.resource.get("version"), About.VERSION, found),
-        identity=_identity(rack, name, answers.identity, found),
+        identity=_judge_identity(rack, name, answers.identity, found),
         legs=tuple(
             _leg_status(rack, leg, port, answers.links.get(leg.interface, {}), answers.frames.by_cpu, found)
             for leg, port in _cabled_legs(rack, name)
@@ -102,7 +102,7 @@ def _uptime_seconds(row: Row, found: _SwitchFindings) -> int | None:
         return None
 
 
-def _identity(rack: Rack, name: str, row: Row, found: _SwitchFindings) -> str | None:
+def _judge_identity(rack: Rack, name: str, row: Row, found: _SwitchFindings) -> str | None:
     identity, wanted = _known_text(row.get("name"), About.IDENTITY, found), rack.switches[name].identity
     if identity is not None and wanted not in (None, row["name"]):
         found.wrong.append(StatusFinding(about=About.IDENTITY, text=f"identity is {identity}, wanted {wanted}"))
@@ -144,7 +144,7 @@ def _armed_timers(answers: SwitchAnswers, found: _SwitchFindings) -> Iterator[st
             found.wrong.append(StatusFinding(about=About.ROLLBACK_TIMER, text=text))
 
 
-def _advisories(rack: Rack, name: str, answers: SwitchAnswers, found: _SwitchFindings) -> Iterator[str]:
+def _judge_advisories(rack: Rack, name: str, answers: SwitchAnswers, found: _SwitchFindings) -> Iterator[str]:
     """Judge the release and RouterOS's mark of a break-in; yield what is only a note."""
     version = answers.resource.get("version", "")
     found.wrong += [

@@ -197,13 +197,13 @@ class ProgressDisplay:
                 self._drawn = now
                 if not self._live:
                     self._live = self._start_live()
-                self._live.update(self._picture(now), refresh=True)
+                self._live.update(self._render_picture(now), refresh=True)
             elif self._line:
                 self._drawn = now
-                text = f"{now - self._began:.0f} s: {self._described()}"[: self._console.width - 1]
+                text = f"{now - self._began:.0f} s: {self._describe_progress()}"[: self._console.width - 1]
                 self._write_stderr(f"\r{text.ljust(self._width)}")
                 self._width = len(text)
-            elif (text := self._described()) not in self._printed:
+            elif (text := self._describe_progress()) not in self._printed:
                 self._drawn = now
                 self._printed.add(text)
                 self._write_stderr(f"{now - self._began:.0f} s: {text}\n")
@@ -223,7 +223,7 @@ class ProgressDisplay:
         self._console.show_cursor(True)
         return live
 
-    def _picture(self, now: float) -> Text:
+    def _render_picture(self, now: float) -> Text:
         finished = sum(step.finished for step in self._hosts.values())
         count = f": {finished} of {len(self._hosts)} hosts done" if self._hosts else ""
         # A long title is cut before the seconds: they are the part that moves.
@@ -237,7 +237,7 @@ class ProgressDisplay:
         picture.overflow = "ellipsis"
         return picture
 
-    def _described(self) -> str:
+    def _describe_progress(self) -> str:
         states = ", ".join(f"{name} {printable_line(step.text)}" for name, step in self._hosts.items())
         return f"{self._title}: {states}" if states else self._title
 

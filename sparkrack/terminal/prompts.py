@@ -21,7 +21,7 @@ def has_terminal() -> bool:
 
 
 @contextmanager
-def _declinable() -> Iterator[None]:
+def _raise_declined_error() -> Iterator[None]:
     """Turn the end of the input, and Ctrl-C, into DeclinedError. Drop what was typed before the question was shown: it
     cannot be meant as its answer.
     """
@@ -36,7 +36,7 @@ def _declinable() -> Iterator[None]:
 
 def confirm(question: str, *, default: bool = False, err: bool = True) -> bool:
     """Ask a question with the answers yes and no."""
-    with _declinable():
+    with _raise_declined_error():
         return click.confirm(question, default=default, err=err)
 
 
@@ -65,7 +65,7 @@ def ask_before(question: str, without: str) -> None:
 
 def ask(question: str, default: str) -> str:
     """Ask for a text."""
-    with _declinable():
+    with _raise_declined_error():
         return str(click.prompt(question, default=default, show_default=bool(default), err=True))
 
 
@@ -73,7 +73,7 @@ def hidden_prompt(question: str, *, skippable: bool = False) -> SecretStr:
     """Ask for a password without showing it; `skippable`: Enter gives an empty one. Raises SecretError for one in
     another encoding than UTF-8.
     """
-    with suppress(UnicodeError), _declinable():
+    with suppress(UnicodeError), _raise_declined_error():
         text: str = click.prompt(
             question, default="" if skippable else None, show_default=False, hide_input=True, err=True
         )

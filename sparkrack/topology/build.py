@@ -25,17 +25,17 @@ def draw(rack: Rack, seen: Observations | None = None, limit: Collection[str] = 
         topology=rack.topology,
         compared=seen is not None,
         nodes=tuple(_node_boxes(rack, cables, limit)),
-        switches=tuple(_switches(rack, cables, limit)),
+        switches=tuple(_build_switch_boxes(rack, cables, limit)),
         edges=tuple(edges),
     )
 
 
 def picked(rack: Rack, limit: Collection[str] = ()) -> tuple[Cable, ...]:
     """The cables with an end at a machine that `limit` names; all of them when it names none."""
-    return tuple(cable for cable in rack.cabling.cables if not limit or _machines(cable) & set(limit))
+    return tuple(cable for cable in rack.cabling.cables if not limit or _machines_of_cable(cable) & set(limit))
 
 
-def _machines(cable: Cable) -> set[str]:
+def _machines_of_cable(cable: Cable) -> set[str]:
     return {port.node for port in cable.ports} | ({cable.b.switch} if isinstance(cable.b, Leg) else set())
 
 
@@ -68,7 +68,7 @@ def _port_box(rack: Rack, port: Port) -> PortBox:
     return PortBox(name=str(port), number=port.number, halves=halves)
 
 
-def _switches(rack: Rack, cables: Sequence[Cable], limit: Collection[str]) -> Iterator[SwitchBox]:
+def _build_switch_boxes(rack: Rack, cables: Sequence[Cable], limit: Collection[str]) -> Iterator[SwitchBox]:
     used = {(cable.b.switch, cable.b.cage) for cable in cables if isinstance(cable.b, Leg)}
     for switch in rack.switches.values():
         cages = tuple(

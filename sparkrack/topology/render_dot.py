@@ -69,9 +69,9 @@ def _graph_lines(picture: Topology, palette: Palette) -> Iterator[str]:
     direction = "TB" if picture.switches else "LR"
     yield "graph {"
     yield f"graph [rankdir={direction}, nodesep=0.25, ranksep=0.5, pad=0.2, fontname=Helvetica]"
-    yield f"graph [bgcolor={_quote(palette.paper)}]"
-    yield f"graph [labelloc=t, fontsize=13, fontcolor={_quote(palette.ink)}, label={_quote(labels.title(picture))}]"
-    yield f"node [shape=plain, fontname=Helvetica, fontsize=10, fontcolor={_quote(palette.ink)}]"
+    yield f"graph [bgcolor={_dot_id(palette.paper)}]"
+    yield f"graph [labelloc=t, fontsize=13, fontcolor={_dot_id(palette.ink)}, label={_dot_id(labels.title(picture))}]"
+    yield f"node [shape=plain, fontname=Helvetica, fontsize=10, fontcolor={_dot_id(palette.ink)}]"
     yield "edge [fontname=Helvetica, fontsize=9]"
     ends: dict[str, str] = {}
     for at, switch in enumerate(picture.switches):
@@ -91,14 +91,14 @@ def _graph_lines(picture: Topology, palette: Palette) -> Iterator[str]:
 def _edge_style(edge: Edge, palette: Palette) -> str:
     style = {"mismatch": "bold", "unknown": "dashed"}.get(edge.state, "solid")
     return (
-        f"color={_quote(palette.states[edge.state])}, style={style}, penwidth={2 if edge.state == 'mismatch' else 1.4}"
+        f"color={_dot_id(palette.states[edge.state])}, style={style}, penwidth={2 if edge.state == 'mismatch' else 1.4}"
     )
 
 
 def _edge_label(edge: Edge, palette: Palette) -> str:
-    declared = [_html_row(_coloured(text, palette.ink), _LEFT) for text in labels.wanted(edge)]
+    declared = [_html_row(_colour_text(text, palette.ink), _LEFT) for text in labels.wanted(edge)]
     found = [
-        _html_row(f"<B>{_coloured(line, palette.states[state])}</B>", _LEFT)
+        _html_row(f"<B>{_colour_text(line, palette.states[state])}</B>", _LEFT)
         for state, text in labels.findings(edge)
         for line in textwrap.wrap(text, _WIDEST, break_long_words=True) or [""]
     ]
@@ -107,7 +107,7 @@ def _edge_label(edge: Edge, palette: Palette) -> str:
 
 def _switch_table(box: SwitchBox, palette: Palette) -> str:
     cages = "".join(f"<TD>{_cage_table(at, cage, palette)}</TD>" for at, cage in enumerate(box.cages)) or "<TD></TD>"
-    name = f"<B>{_escaped_text(box.name)}</B>  {_coloured(labels.switch(box), palette.pale)}"
+    name = f"<B>{_escaped_text(box.name)}</B>  {_colour_text(labels.switch(box), palette.pale)}"
     head = f'<TD {_LEFT} COLSPAN="{max(1, len(box.cages))}">{name}</TD>'
     shape = (
         f'BORDER="1" COLOR="{palette.pale}" STYLE="ROUNDED" BGCOLOR="{palette.switch}" CELLBORDER="0" CELLSPACING="4"'
@@ -120,10 +120,10 @@ def _cage_table(at: int, box: CageBox, palette: Palette) -> str:
         f'<TD PORT="c{at}l{number}" BORDER="1" COLOR="{palette.pale}"'
         f' BGCOLOR="{palette.cell if leg.port else palette.switch}" {_LEFT}'
         f' WIDTH="{_LEG_WIDTH if leg.port else 0}">{_escaped_text(leg.interface)}<BR/>'
-        f"{_coloured(labels.lanes(leg.lanes) + ('' if leg.port else ', free'), palette.pale)}</TD>"
+        f"{_colour_text(labels.lanes(leg.lanes) + ('' if leg.port else ', free'), palette.pale)}</TD>"
         for number, leg in enumerate(box.legs)
     )
-    name = f"cage {_escaped_text(box.name)}  {_coloured(f'{box.split} {box.medium}', palette.pale)}"
+    name = f"cage {_escaped_text(box.name)}  {_colour_text(f'{box.split} {box.medium}', palette.pale)}"
     head = f'<TD {_LEFT} COLSPAN="{len(box.legs)}">{name}</TD>'
     shape = f'BORDER="0" BGCOLOR="{palette.cage}" CELLBORDER="0" CELLSPACING="3" CELLPADDING="4"'
     return _html_table([f"<TR>{head}</TR>", f"<TR>{legs}</TR>"], shape)
@@ -131,7 +131,7 @@ def _cage_table(at: int, box: CageBox, palette: Palette) -> str:
 
 def _node_table(box: NodeBox, palette: Palette) -> str:
     ports = [f"<TR>{_port_cell(port, palette)}</TR>" for port in box.ports] or [_html_row("no cable")]
-    lines = "".join(f"<BR/>{_coloured(text, palette.pale)}" for text in (box.vendor, box.address) if text)
+    lines = "".join(f"<BR/>{_colour_text(text, palette.pale)}" for text in (box.vendor, box.address) if text)
     name = _html_row(f"<B>{_escaped_text(box.name)}</B>{lines}", _LEFT)
     shape = f'BORDER="1" COLOR="{palette.pale}" STYLE="ROUNDED" BGCOLOR="{palette.node}" CELLBORDER="0" CELLSPACING="4"'
     return _html_table([*ports, name], shape)
@@ -150,12 +150,12 @@ def _port_cell(box: PortBox, palette: Palette) -> str:
     )
     return (
         f'<TD PORT="p{box.number}" BORDER="1" COLOR="{palette.pale}" BGCOLOR="{palette.cell}" CELLPADDING="4" {_LEFT}>'
-        f"{_coloured(f'port {box.number}', palette.pale)}<BR/>{halves}</TD>"
+        f"{_colour_text(f'port {box.number}', palette.pale)}<BR/>{halves}</TD>"
     )
 
 
 def _vlan_text(vlan: int | None, device: str, palette: Palette) -> Iterable[str]:
-    return () if vlan is None else (_coloured(f"{device}, VLAN {vlan}", palette.pale),)
+    return () if vlan is None else (_colour_text(f"{device}, VLAN {vlan}", palette.pale),)
 
 
 def _html_table(rows: Iterable[str], shape: str) -> str:
@@ -166,7 +166,7 @@ def _html_row(cell: str, shape: str = "") -> str:
     return f"<TR><TD {shape}>{cell}</TD></TR>"
 
 
-def _coloured(text: str, colour: str) -> str:
+def _colour_text(text: str, colour: str) -> str:
     return f'<FONT COLOR="{colour}">{_escaped_text(text)}</FONT>' if text else ""
 
 
@@ -174,6 +174,6 @@ def _escaped_text(text: str) -> str:
     return html.escape(printable_line(text))
 
 
-def _quote(text: str) -> str:
+def _dot_id(text: str) -> str:
     """A string of DOT: a backslash would begin an escape, an ampersand the name of a sign."""
     return '"' + _escaped_text(text).replace("\\", "\\\\") + '"'

@@ -24,14 +24,14 @@ def render(picture: Topology, console: Console, *, quiet: bool = False) -> None:
     any width.
     """
     if not quiet:
-        for line in _switches(picture):
+        for line in _render_switches(picture):
             console.print(line)
         print_whole(console, _edge_table(picture))
-    for line in (*_findings(picture), _printable_text(labels.title(picture))):
+    for line in (*_render_findings(picture), _printable_text(labels.title(picture))):
         console.print(line)
 
 
-def _switches(picture: Topology) -> Iterator[RenderableType]:
+def _render_switches(picture: Topology) -> Iterator[RenderableType]:
     for box in picture.switches:
         yield _printable_text(f"{box.name}: {labels.switch(box)}")
         yield from (Padding(_printable_text(line), (0, 0, 0, 2)) for line in _cage_lines(box))
@@ -74,7 +74,7 @@ def _edge_row(port: PortBox, edge: Edge, *, tagged: bool, compared: bool) -> lis
     return [*cells, _printable_text(edge.state, style=_STYLES[edge.state])] if compared else cells
 
 
-def _findings(picture: Topology) -> Iterator[Text]:
+def _render_findings(picture: Topology) -> Iterator[Text]:
     for edge in picture.edges:
         for state, text in () if edge.state == "fine" else labels.findings(edge):
             yield _printable_text(f"{edge.a} - {edge.b}: {text}", style=_STYLES[state])

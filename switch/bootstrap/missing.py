@@ -102,11 +102,11 @@ def _address_changes(switch: Switch, reading: SwitchReading, situation: Situatio
     for row in rows:
         if _address_of(row) == wanted:
             return diff(ADDRESS, [DesiredRow((row["address"],), {"disabled": "no"})], rows)
-    fields = {"interface": _interface(switch, reading, situation.host), "disabled": "no"}
+    fields = {"interface": _find_management_interface(switch, reading, situation.host), "disabled": "no"}
     return diff(ADDRESS, [DesiredRow((f"{wanted}/{situation.prefix}",), fields)], rows)
 
 
-def _interface(switch: Switch, reading: SwitchReading, host: str) -> str:
+def _find_management_interface(switch: Switch, reading: SwitchReading, host: str) -> str:
     """Return the interface for the address: that of the address it answers at, else its bridge."""
     beside = next((row.get("interface") for row in reading.rows(ADDRESS) if _address_of(row) == host), None)
     if beside:

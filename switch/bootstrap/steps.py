@@ -103,7 +103,7 @@ def close(work: SwitchBootstrapContext, session: ServiceOffer) -> bool:
     back.
     """
     users = tuple(change for change in work.needs(session).logins if change.menu is USER)
-    disabled = _disabled(work, session, users)
+    disabled = _disable_factory_user(work, session, users)
     if not disabled:
         renew(work, session, Password(SecretRef(file=work.fallback)))
     changes = tuple(change for change in work.needs(session).logins if change.menu is not USER)
@@ -114,7 +114,7 @@ def close(work: SwitchBootstrapContext, session: ServiceOffer) -> bool:
     return disabled
 
 
-def _disabled(work: SwitchBootstrapContext, session: ServiceOffer, changes: tuple[RowChange, ...]) -> bool:
+def _disable_factory_user(work: SwitchBootstrapContext, session: ServiceOffer, changes: tuple[RowChange, ...]) -> bool:
     """Disable the factory's user. RouterOS keeps at least one user with full access (MikroTik manual, 'User'), and ours
     is in a group of its own; whether disabling is refused for that is not documented."""
     try:

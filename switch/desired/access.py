@@ -59,7 +59,7 @@ def _reader_rows(switch: Switch) -> Iterator[DesiredRow]:
 
 def services(switch: Switch, seen: DeviceContext) -> Iterator[ChangeGroup]:
     """Return services for the management subnets only, those with clear text disabled, and no access by MAC address."""
-    rows = tuple(_services(switch, seen))
+    rows = tuple(_list_service_rows(switch, seen))
     if rows:
         yield ChangeGroup("services", (MenuDesired(SERVICE, rows),), _effect_on_access)
     if switch.management is not None:
@@ -78,7 +78,7 @@ def _single_setting(menu: Menu, name: str, value: str) -> MenuDesired:
     return MenuDesired(menu, (DesiredRow((), {name: value}),))
 
 
-def _services(switch: Switch, seen: DeviceContext) -> Iterator[DesiredRow]:
+def _list_service_rows(switch: Switch, seen: DeviceContext) -> Iterator[DesiredRow]:
     subnets = {} if switch.management is None else {"address": ",".join(map(str, switch.management))}
     if switch.management is not None:
         for name in CLOSED:

@@ -37,7 +37,7 @@ def parts(rack: Rack, switch: Switch, seen: DeviceContext) -> Iterator[ChangeGro
     # Companion lanes are ports by default, and the management ports are needed for our own session.
     spared = frozenset((name,) for name in (*seen.names.values(), *seen.bonds.values()))
     share = MenuDesired(BRIDGE_PORT, ports, purge="bridge-ports" in switch.purge, spared=spared)
-    yield ChangeGroup(f"ports of bridge {switch.bridge}", (share,), _interrupts)
+    yield ChangeGroup(f"ports of bridge {switch.bridge}", (share,), _describe_interruption)
 
 
 def filtering(rack: Rack, switch: Switch, seen: DeviceContext) -> Iterator[ChangeGroup]:
@@ -60,6 +60,6 @@ def _vlan_menu(rack: Rack, switch: Switch, legs: tuple[str, ...]) -> MenuDesired
     return MenuDesired(BRIDGE_VLAN, tuple(wanted), purge="bridge-vlans" in switch.purge, listed=True)
 
 
-def _interrupts(changes: tuple[RowChange, ...]) -> str:
+def _describe_interruption(changes: tuple[RowChange, ...]) -> str:
     names = ", ".join(change.row for change in changes)
     return f"interrupts {names}"

@@ -28,12 +28,12 @@ def parts(rack: Rack, switch: Switch) -> Iterator[ChangeGroup]:
         )
     if switch.ntp is not None:
         yield _single_row_group(
-            "time servers", NTP_CLIENT, enabled="yes", mode="unicast", servers=_addresses(switch.ntp)
+            "time servers", NTP_CLIENT, enabled="yes", mode="unicast", servers=_join_addresses(switch.ntp)
         )
     if switch.dns is not None:
-        yield _single_row_group("name servers", DNS, servers=_addresses(switch.dns))
+        yield _single_row_group("name servers", DNS, servers=_join_addresses(switch.dns))
     if switch.lldp is not None:
-        yield _single_row_group("neighbour discovery", DISCOVERY, **_discovery(switch.lldp))
+        yield _single_row_group("neighbour discovery", DISCOVERY, **_discovery_settings(switch.lldp))
     if switch.syslog is not None:
         yield _syslog_group(rack, switch)
     if switch.snmp is not None:
@@ -44,11 +44,11 @@ def _single_row_group(title: str, menu: Menu, **fields: str) -> ChangeGroup:
     return ChangeGroup(title, (MenuDesired(menu, (DesiredRow((), fields),)),))
 
 
-def _addresses(addresses: tuple[IPv4Address, ...]) -> str:
+def _join_addresses(addresses: tuple[IPv4Address, ...]) -> str:
     return ",".join(map(str, addresses))
 
 
-def _discovery(lldp: bool) -> dict[str, str]:
+def _discovery_settings(lldp: bool) -> dict[str, str]:
     """LLDP only, which a node's lldpd supports too. CDP and MNDP disclose the unit's version to every neighbour."""
     if not lldp:
         return {"discover-interface-list": "none"}

@@ -74,7 +74,7 @@ def read_folder(folder: Path, sums: Path | None = None) -> PackageFolder:
             found.append(_read_package(path))
         except RefusedError as fault:
             reasons += fault.reasons
-    reasons += _checksums(found, *_read_checksums(folder, sums))
+    reasons += _list_checksum_faults(found, *_read_checksums(folder, sums))
     for what, values in (
         ("version", {package.version for package in found}),
         ("architecture", {package.architecture for package in found}),
@@ -136,7 +136,7 @@ def _read_checksums(folder: Path, sums: Path | None) -> tuple[Path, Mapping[str,
     return path, known
 
 
-def _checksums(found: list[PackageFile], path: Path, known: Mapping[str, str] | None) -> Iterator[str]:
+def _list_checksum_faults(found: list[PackageFile], path: Path, known: Mapping[str, str] | None) -> Iterator[str]:
     for package in found if known is not None else ():
         assert known is not None  # noqa: S101 - the loop is empty otherwise
         expected = known.get(package.file)

@@ -69,14 +69,14 @@ def plan_upgrade(switch: Switch, folder: PackageFolder, unit: SwitchUnit) -> Upg
         installs=installs,
         firmware=bool(installs) or current != offered,
         ignored=tuple(package.file for name, package in folder.packages.items() if name not in needed),
-        warnings=tuple(_warnings(switch, folder, unit, installs)),
+        warnings=tuple(_list_warnings(switch, folder, unit, installs)),
     )
-    if reasons := tuple(_blockers(switch, folder, plan, tuple(needed))):
+    if reasons := tuple(_list_blockers(switch, folder, plan, tuple(needed))):
         raise RefusedError(reasons)
     return plan
 
 
-def _warnings(
+def _list_warnings(
     switch: Switch, folder: PackageFolder, unit: SwitchUnit, installs: tuple[PackageFile, ...]
 ) -> Iterator[str]:
     if unit.marked:
@@ -86,7 +86,7 @@ def _warnings(
             yield f"{'fault' if row.fault else 'note'}: {advisory_line(row, folder.version)}"
 
 
-def _blockers(switch: Switch, folder: PackageFolder, plan: UpgradePlan, needed: tuple[str, ...]) -> Iterator[str]:
+def _list_blockers(switch: Switch, folder: PackageFolder, plan: UpgradePlan, needed: tuple[str, ...]) -> Iterator[str]:
     unit = plan.unit
     running = release(unit.version)
     if running is None:

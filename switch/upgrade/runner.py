@@ -137,7 +137,7 @@ class SwitchUpgrade:
     _line: SessionConnection = field(init=False)
 
     def __post_init__(self) -> None:
-        self._line = self._connection()
+        self._line = self._open_connection()
 
     def plan(self) -> UpgradePlan:
         """Read the switch and return the steps. Raises RefusedError, SwitchError or UnreadableError."""
@@ -172,7 +172,7 @@ class SwitchUpgrade:
         kept = self._open_backup(plan.unit.serial)
         return None if kept is None else self._is_unchanged(kept)
 
-    def _connection(self, *, timeout: float = ANSWER_SECONDS, connect: float | None = None) -> SessionConnection:
+    def _open_connection(self, *, timeout: float = ANSWER_SECONDS, connect: float | None = None) -> SessionConnection:
         line = SessionConnection(partial(self.login.open, timeout=timeout, connect=connect), self.say)
         line.stopped = lambda: self.stopped()
         return line
@@ -229,7 +229,7 @@ class SwitchUpgrade:
 
     def _fetch_package(self, server: PackageServer, package: PackageFile) -> None:
         self.say(f"the switch downloads {package.file} ({package.size / 1024**2:.1f} MiB) from {server.place}")
-        line = self._connection(timeout=FETCH_SECONDS)
+        line = self._open_connection(timeout=FETCH_SECONDS)
         line.connect()
         try:
             # claim: switch.upgrade.fetch
@@ -306,7 +306,7 @@ class SwitchUpgrade:
         while True:
             if why := self.stopped():
                 raise StoppedError(f"{why}; nothing more is sent")
-            self._line = self._connection(connect=CONNECT_SECONDS)
+            self._line = self._open_connection(connect=CONNECT_SECONDS)
             passed = time.monotonic() - begin
             try:
                 self._line.connect()

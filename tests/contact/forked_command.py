@@ -29,7 +29,7 @@ def run(
     """
     with TemporaryDirectory() as folder:
         files = [Path(folder) / name for name in ("output", "errors")]
-        process = _SERVER.Process(target=_sparkrack, args=(list(words), dict(environment), files, kill))
+        process = _SERVER.Process(target=_run_sparkrack, args=(list(words), dict(environment), files, kill))
         process.start()
         process.join(seconds)
         if process.is_alive():
@@ -40,7 +40,7 @@ def run(
         return subprocess.CompletedProcess(words, process.exitcode, *(file.read_bytes() for file in files))
 
 
-def _sparkrack(words: list[str], environment: dict[str, str], files: list[Path], kill: int | None) -> None:
+def _run_sparkrack(words: list[str], environment: dict[str, str], files: list[Path], kill: int | None) -> None:
     """The forked process."""
     os.chdir(REPOSITORY)
     os.environ.clear()

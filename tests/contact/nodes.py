@@ -129,7 +129,7 @@ def start(root: Path, folder: Path, name: str, address: str, port: int, seed: Se
         )
     node = Node(name, address, port, place, outer)
     until = time.monotonic() + PATIENCE
-    while not _answers(address, port):
+    while not _answers_ssh(address, port):
         reported = (place / "log").read_text(errors="replace")
         assert outer.poll() is None, f"{name} does not start: {reported}"
         assert time.monotonic() < until, f"{name} does not answer: {reported}"
@@ -138,7 +138,7 @@ def start(root: Path, folder: Path, name: str, address: str, port: int, seed: Se
     return node
 
 
-def _answers(address: str, port: int) -> bool:
+def _answers_ssh(address: str, port: int) -> bool:
     try:
         with socket.create_connection((address, port), timeout=1) as connection:
             return connection.recv(4) == b"SSH-"
@@ -157,7 +157,7 @@ class Operator:
         ports = {node.port for node in self.nodes.values()}
         assert len(ports) == 1
         entries = "".join(
-            f"  {name}: {{address: {node.address}, vendor: nvidia, ports: {_ports(number, len(self.nodes))}}}\n"
+            f"  {name}: {{address: {node.address}, vendor: nvidia, ports: {_ports_entry(number, len(self.nodes))}}}\n"
             for number, (name, node) in enumerate(self.nodes.items())
         )
         self.rack = self.folder / "rack.yaml"
@@ -244,7 +244,7 @@ class Done:
         return self.code == -signal.SIGKILL
 
 
-def _ports(number: int, count: int) -> str:
+def _ports_entry(number: int, count: int) -> str:
     """Two nodes on one cable, more in a ring."""
     if count == 1:
         return "{}"

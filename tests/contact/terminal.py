@@ -26,14 +26,14 @@ class Terminal:
         until = time.monotonic() + 60
         while question not in self.shown[self._read :]:
             assert time.monotonic() < until, f"{question!r} is not asked: {self.shown[self._read :]}"
-            assert self._more(), f"{question!r} was not asked: {self.shown[self._read :]}"
+            assert self._read_more(), f"{question!r} was not asked: {self.shown[self._read :]}"
         self._read = self.shown.index(question, self._read) + len(question)
         os.write(self._end, f"{text}\n".encode())
 
     def finish(self) -> int:
         """Return its exit code, after all its output."""
         until = time.monotonic() + 120
-        while self._more():
+        while self._read_more():
             assert time.monotonic() < until, self.shown
         assert self._process
         code = self._process.wait()
@@ -48,7 +48,7 @@ class Terminal:
             self._process.wait()
             os.close(self._end)
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         ready, _, _ = select.select([self._end], [], [], 1)
         if not ready:
             return True

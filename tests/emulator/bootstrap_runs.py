@@ -40,22 +40,22 @@ class Way:
     def __init__(self, switch: Crs812Process, leads: int = 0) -> None:
         self._switch, self._leads = switch, leads
         self._listening = socket.create_server((THERE, switch.tls_port))
-        threading.Thread(target=self._accept, daemon=True).start()
+        threading.Thread(target=self._accept_connections, daemon=True).start()
 
-    def _accept(self) -> None:
+    def _accept_connections(self) -> None:
         with suppress(OSError):
             while True:
                 near, _ = self._listening.accept()
-                if not (self._leads or self._there()):
+                if not (self._leads or self._has_address()):
                     near.close()
                     continue
                 far = socket.create_connection((HERE, self._leads or self._switch.tls_port))
                 for one, other in ((near, far), (far, near)):
                     # Nagle's algorithm would hold back every short piece: 90 ms a sentence.
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    threading.Thread(target=_pipe, args=(one, other), daemon=True).start()
+                    threading.Thread(target=_copy_stream, args=(one, other), daemon=True).start()
 
-    def _there(self) -> bool:
+    def _has_address(self) -> bool:
         rows = self._switch.state()["tables"]["/ip/address"]
         return any(row["address"].startswith(f"{THERE}/") for row in rows)
 
@@ -65,7 +65,7 @@ class Way:
         self._listening.close()
 
 
-def _pipe(source: socket.socket, target: socket.socket) -> None:
+def _copy_stream(source: socket.socket, target: socket.socket) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)

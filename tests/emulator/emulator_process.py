@@ -59,7 +59,7 @@ class Crs812Process:
         password_file = folder / "password"
         password_file.write_text(self.password + "\n")
         password_file.chmod(0o600)
-        self.fingerprint = _certificate(folder / "cert.pem", folder / "key.pem")
+        self.fingerprint = _make_certificate(folder / "cert.pem", folder / "key.pem")
         fields: dict[str, Any] = {
             "address": "127.0.0.1",
             "api_port": 0,
@@ -155,7 +155,7 @@ def stop_all(switches: Iterable[Crs812Process]) -> None:
             switch.stop()
 
 
-def _certificate(cert: Path, key_file: Path) -> str:
+def _make_certificate(cert: Path, key_file: Path) -> str:
     """Make a self-signed certificate and give its SHA-256 fingerprint in hexadecimal."""
     certificate.make("crs812", cert, key_file)
     return certificate.fingerprint(cert)

@@ -129,7 +129,7 @@ class ForkedProgram:
             self.kill()
             select.select([self._ended], [], [], timeout)
         self.poll()
-        out, err = _written(self._out), _written(self._err) if self._err != self._out else b""
+        out, err = _read_file(self._out), _read_file(self._err) if self._err != self._out else b""
         for file in {self._out, self._err, self._ended}:
             os.close(file)
         if not ended:
@@ -137,7 +137,7 @@ class ForkedProgram:
         return out, err
 
 
-def _written(file: int) -> bytes:
+def _read_file(file: int) -> bytes:
     return os.pread(file, os.fstat(file).st_size, 0)
 
 
@@ -167,7 +167,7 @@ class ForkServer:
         """Start the program with these words, and with stdin, stdout and stderr: its process ID."""
         environment = [[os.fsencode(one).hex() for one in pair] for pair in env.items()]
         request = {"argv": [name, *words], "cwd": str(cwd), "environment": environment}
-        pid: int = self._ask(request, *files)["pid"]
+        pid: int = self._send_request(request, *files)["pid"]
         return pid
 
     def emulator(self, *words: str) -> Forked:
@@ -184,10 +184,10 @@ class ForkServer:
 
     def wait(self, pid: int) -> int:
         """Wait for the end of a process, which is near: its exit code, as subprocess has it."""
-        code: int = self._ask({"wait": pid})["code"]
+        code: int = self._send_request({"wait": pid})["code"]
         return code
 
-    def _ask(self, request: dict[str, Any], *files: int) -> dict[str, Any]:
+    def _send_request(self, request: dict[str, Any], *files: int) -> dict[str, Any]:
         """Send a request with open files, and give the answer."""
         # In a file: an environment may be longer than a message.
         file = os.memfd_create("request")
@@ -218,20 +218,20 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     # gevent, which a program of this kind may use, replaces these by others that need its loop.
-    fork, waitpid = _originals()
+    fork, waitpid = _original_fork()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     running = set()
     while True:
         message, (*files,), _, _ = socket.recv_fds(connection, LONGEST, 4)
         if not message:
             break
-        request = json.loads(_written(files[0]))
+        request = json.loads(_read_file(files[0]))
         if "argv" in request:
             pid = fork()
             if pid == 0:
                 connection.close()
                 os.close(files[0])
-                _become(request, files[1:])
+                _become_process(request, files[1:])
                 sys.exit(program.main())
             running.add(pid)
             answer = {"pid": pid}
@@ -246,7 +246,7 @@ def main() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _originals() -> tuple[Any, Any]:
+def _original_fork() -> tuple[Any, Any]:
     if "gevent" not in sys.modules:
         return os.fork, os.waitpid
     from gevent.monkey import get_original
@@ -254,7 +254,7 @@ def _originals() -> tuple[Any, Any]:
     return get_original("os", "fork"), get_original("os", "waitpid")
 
 
-def _become(request: dict[str, Any], files: Sequence[int]) -> None:
+def _become_process(request: dict[str, Any], files: Sequence[int]) -> None:
     """Make this forked process what a started one is: words, environment, folder, files and signals."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for ours, theirs in enumerate(files):

@@ -46,7 +46,7 @@ class Bench:
         self.passed = 0.0
         self._order = count()
         self._due: list[tuple[float, int, _Timer]] = []
-        self.device = EmulatedDevice(config, MENUS, NoWiring(), self._later)
+        self.device = EmulatedDevice(config, MENUS, NoWiring(), self._call_later)
         self.device.links.boot()
         self.device.schedule.boot()
         self.client = self.session(1)
@@ -81,16 +81,16 @@ class Bench:
         end = self.passed + seconds
         while self._due and self._due[0][0] <= end:
             due, _, timer = heapq.heappop(self._due)
-            self._at(due)
+            self._skip_to(due)
             if timer.live:
                 timer.call()
-        self._at(end)
+        self._skip_to(end)
 
-    def _at(self, moment: float) -> None:
+    def _skip_to(self, moment: float) -> None:
         self.device.clock.skip(moment - self.passed)
         self.passed = moment
 
-    def _later(self, seconds: float, call: Callable[[], None]) -> _Timer:
+    def _call_later(self, seconds: float, call: Callable[[], None]) -> _Timer:
         timer = _Timer(call)
         heapq.heappush(self._due, (self.passed + seconds, next(self._order), timer))
         return timer

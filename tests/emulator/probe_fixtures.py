@@ -48,7 +48,7 @@ OF_OTHERS = {"/user/active": (".id",), "/ip/arp": ("mac-address",)}
 """What a switch has of the hosts that are connected to it."""
 
 
-def _plant(operator: Operator) -> None:
+def _plant_secrets(operator: Operator) -> None:
     """Secrets and names of an owner wherever RouterOS takes any."""
     note = "=comment=wolpertinger of alice.smith"
     with operator.open() as session:
@@ -87,7 +87,7 @@ class Owner:
         goal = self.operator.goal()
         ended, _ = self.operator.run(goal)
         assert ended.done, ended
-        _plant(self.operator)
+        _plant_secrets(self.operator)
         waits_for(lambda: "initializing" not in emulator.links().values())
 
     def bundle(self, path: Path) -> Ended:

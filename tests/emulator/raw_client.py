@@ -45,7 +45,7 @@ class RawClient:
     def read(self) -> Sentence:
         """Read one sentence; EOFError when the switch has closed the connection."""
         words: Sentence = []
-        while word := self._word():
+        while word := self._read_word():
             words.append(word.decode())
         return words
 
@@ -70,8 +70,8 @@ class RawClient:
         self._file.close()
         self.socket.close()
 
-    def _word(self) -> bytes:
-        first = self._exactly(1)[0]
+    def _read_word(self) -> bytes:
+        first = self._read_exactly(1)[0]
         for mark, more, mask in (
             (0x80, 0, 0x7F),
             (0xC0, 1, 0x3F),
@@ -80,11 +80,11 @@ class RawClient:
             (0xF8, 4, 0),
         ):
             if first < mark:
-                size = int.from_bytes(bytes([first & mask]) + self._exactly(more), "big")
-                return self._exactly(size)
+                size = int.from_bytes(bytes([first & mask]) + self._read_exactly(more), "big")
+                return self._read_exactly(size)
         raise AssertionError(f"control byte {first:#x} from the switch")
 
-    def _exactly(self, count: int) -> bytes:
+    def _read_exactly(self, count: int) -> bytes:
         data = self._file.read(count)
         if len(data) < count:
             raise EOFError("the switch closed the connection")

@@ -48,7 +48,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Nodes:
 
 
 @pytest.fixture(autouse=True)
-def _healed(kept: Kept) -> Iterator[None]:
+def _heal_afterwards(kept: Kept) -> Iterator[None]:
     yield
     kept.emulator.control({"op": "heal"})
 

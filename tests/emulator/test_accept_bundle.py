@@ -276,7 +276,7 @@ def test_a_name_that_is_left_in_a_text_of_the_owner_stops_the_bundle(
 def test_what_is_left_of_an_original_stops_the_bundle(
     kept: Kept, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkrack.accept.anonymize.Anonymizer._address", lambda _, text: text)
+    monkeypatch.setattr("sparkrack.accept.anonymize.Anonymizer._anonymize_address", lambda _, text: text)
     ended = accept("--rack", kept.folder / "rack.yaml", "--bundle", tmp_path / "rack.tar.gz")
     assert ended.exit_code == 1
     assert "would still have an address: 10.77.0.1" in ended.stderr

@@ -58,7 +58,7 @@ SETTINGS = frozenset(
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     """A declared switch with a cable in a cage that is not declared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify_fixtures, "_cables", lambda folder: (*reference_cables(folder), CABLE))
+        patch.setattr(verify_fixtures, "_cables_with_macs", lambda folder: (*reference_cables(folder), CABLE))
         with declared(tmp_path_factory.mktemp("change")) as made:
             made.rack()
             made.by_hand("/interface/ethernet/set .id=</interface/ethernet default-name=qsfp56-dd-2-1> fec-mode=off")
@@ -205,14 +205,14 @@ def _release_before_the_end(_kept: Kept, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionConnection, "close", released)
 
 
-def _fault(**fault: object) -> Callable[[Kept, pytest.MonkeyPatch], None]:
+def _plant_fault(**fault: object) -> Callable[[Kept, pytest.MonkeyPatch], None]:
     def plant(kept: Kept, _patch: pytest.MonkeyPatch) -> None:
         kept.emulator.control({"op": "fault", "times": 0, **fault})
 
     return plant
 
 
-def _monitor(**fields: str) -> Callable[[Kept, pytest.MonkeyPatch], None]:
+def _plant_monitor_fields(**fields: str) -> Callable[[Kept, pytest.MonkeyPatch], None]:
     """The monitor shows these values."""
 
     def plant(kept: Kept, _patch: pytest.MonkeyPatch) -> None:
@@ -237,33 +237,37 @@ BREAKOUTS = ("first-lane", "1x100g", "4x50g", "linked")
 PLANTED: Mapping[str, tuple[str, Callable[[Kept, pytest.MonkeyPatch], None], str]] = {
     "an illegal pair is refused": (
         "switch.lanes.illegal-pair",
-        _fault(kind="trap", match="/interface/ethernet/set", message="failure: speed not supported"),
+        _plant_fault(kind="trap", match="/interface/ethernet/set", message="failure: speed not supported"),
         "speed not supported",
     ),
     "unset takes speed": (
         "switch.lanes.unset-speed",
-        _fault(kind="ignore", match="/interface/ethernet/unset"),
+        _plant_fault(kind="ignore", match="/interface/ethernet/unset"),
         "unset of speed is accepted",
     ),
     "a rate is not kept": (
         "switch.qos.egress-rate",
-        _fault(kind="ignore", match="/interface/ethernet/switch/qos/port/set"),
+        _plant_fault(kind="ignore", match="/interface/ethernet/switch/qos/port/set"),
         "is printed as",
     ),
     "a script is not kept": ("switch.rollback.script-size", _second_script, "0 of "),
     "another port goes down": ("switch.lanes.restart", _a_port_goes_down, "took down qsfp56-dd-1-1"),
     "safe mode undoes nothing": ("switch.safe-mode.api", _release_before_the_end, "the change stays"),
-    "auto is another FEC": ("switch.fec.auto", _monitor(fec="off"), "fec-mode=auto at 100G on two lanes: fec is off"),
+    "auto is another FEC": (
+        "switch.fec.auto",
+        _plant_monitor_fields(fec="off"),
+        "fec-mode=auto at 100G on two lanes: fec is off",
+    ),
     "auto is not accepted": (
         "switch.fec.auto",
-        _fault(kind="trap", match="/interface/ethernet/set", message="failure: fec not supported"),
+        _plant_fault(kind="trap", match="/interface/ethernet/set", message="failure: fec not supported"),
         "fec not supported",
     ),
     "a schedule does not run": ("switch.scheduler.startup", _schedules_stand_still, "run-count is 0 after 15 s"),
     **{
         f"{name} is refused": (
             f"switch.breakout.{name}",
-            _fault(kind="trap", match="/interface/ethernet/set", message="failure: speed not supported"),
+            _plant_fault(kind="trap", match="/interface/ethernet/set", message="failure: speed not supported"),
             "speed not supported",
         )
         for name in BREAKOUTS
@@ -271,7 +275,7 @@ PLANTED: Mapping[str, tuple[str, Callable[[Kept, pytest.MonkeyPatch], None], str
     **{
         f"{name} links at another rate": (
             f"switch.breakout.{name}",
-            _monitor(status="link-ok", rate="25Gbps"),
+            _plant_monitor_fields(status="link-ok", rate="25Gbps"),
             "links at another rate than",
         )
         for name in BREAKOUTS

@@ -32,7 +32,7 @@ def typing(box: Workdir, *secrets: bytes) -> tuple[int, bytes]:
     return code, reported
 
 
-def test_one_that_is_typed_in_another_encoding_is_refused(box: Workdir) -> None:
+def test_a_typed_password_in_another_encoding_is_refused(box: Workdir) -> None:
     code, reported = typing(box, b"canary-\xe9-1234\n")
     assert code == 1
     assert reported.endswith(b"the typed password is not UTF-8 text; set the terminal to UTF-8\r\n"), reported

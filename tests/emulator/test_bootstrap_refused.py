@@ -81,7 +81,7 @@ def test_a_switch_that_is_not_pinned_and_has_no_plain_api(box: Workdir) -> None:
     assert f"rack.yaml does not pin the certificate that api-ssl shows, {row['fingerprint']}: compare it" in text
 
 
-def test_no_one_there(box: Workdir) -> None:
+def test_a_switch_that_does_not_answer_is_named_with_its_ports(box: Workdir) -> None:
     box.emulator.stop()
     code, text = box.run(password=False)
     assert code == 1

@@ -47,16 +47,16 @@ OLD, NEW = "old", "new"
 _NAMES = ", ".join(release.split()[0] for release in RELEASES)
 
 
-def _documented() -> dict[int, tuple[str, dict[str, str]]]:
+def _read_document() -> dict[int, tuple[str, dict[str, str]]]:
     """Each row of the document by its number: the write, and the outcome by column."""
     rows = re.findall(r"^\| (\d+) (/\S+) \| (.+) \|$", DOCUMENT.read_text(), re.MULTILINE)
     return {int(number): (title, dict(zip(COLUMNS, cells.split(" | "), strict=True))) for number, title, cells in rows}
 
 
-TABLE = _documented()
+TABLE = _read_document()
 
 
-def _cells(columns: Iterable[str]) -> list[ParameterSet]:
+def _list_cells(columns: Iterable[str]) -> list[ParameterSet]:
     """Release, column and number of each cell; the first write of each kind, each with the next fault, is of the first
     tier.
     """
@@ -91,7 +91,7 @@ class Bench:
         self.goal: DeclaredTarget = self.operator.goal()
         self.old = self.operator.reading(self.goal)
         self.titles: list[str] = []
-        ended, _ = self.run(lambda step: self.titles.append(step.sentence[0]) if _writes(step) else None)
+        ended, _ = self.run(lambda step: self.titles.append(step.sentence[0]) if _is_write(step) else None)
         assert ended.done, ended
         self.new = self.operator.reading(self.goal)
 
@@ -103,8 +103,8 @@ class Bench:
         """Which state the switch is in, by every field that a run compares."""
         now = self.operator.reading(self.goal)
         menus = self.goal.menus
-        found = [name for name, state in ((OLD, self.old), (NEW, self.new)) if _same(now, state, menus)]
-        odd = [menu.path for menu in menus if not _same(now, self.old, (menu,))]
+        found = [name for name, state in ((OLD, self.old), (NEW, self.new)) if _has_same_rows(now, state, menus)]
+        odd = [menu.path for menu in menus if not _has_same_rows(now, self.old, (menu,))]
         assert found, f"the switch is between its old state and the new one: {odd}"
         return found[0]
 
@@ -114,11 +114,11 @@ class Bench:
         return [row["name"] for path in ("/system/scheduler", "/system/script") for row in tables[path]]
 
 
-def _same(one: SwitchReading, other: SwitchReading, menus: Any) -> bool:
+def _has_same_rows(one: SwitchReading, other: SwitchReading, menus: Any) -> bool:
     return one.same(other, menus)
 
 
-def _writes(step: Step) -> bool:
+def _is_write(step: Step) -> bool:
     return isinstance(step, Say) and not step.sentence[0].startswith("/safe-mode")
 
 
@@ -144,7 +144,7 @@ def bench(benches: Callable[[str], Bench], release: str) -> Bench:
     return benches(release)
 
 
-@pytest.mark.parametrize(("release", "name", "number"), _cells(FAULTS))
+@pytest.mark.parametrize(("release", "name", "number"), _list_cells(FAULTS))
 def test_a_fault_at_every_write(bench: Bench, name: str, number: int) -> None:
     bench.emulator.control({"op": "reset"})
     # The first two writes are the dead man's own rows.
@@ -158,18 +158,18 @@ def test_a_fault_at_every_write(bench: Bench, name: str, number: int) -> None:
     assert bench.left_overs() == [], at
 
 
-@pytest.mark.parametrize(("release", "name", "number"), _cells(KILLED))
+@pytest.mark.parametrize(("release", "name", "number"), _list_cells(KILLED))
 def test_the_controller_killed_at_every_write(bench: Bench, name: str, number: int) -> None:
     """SIGKILL: no one says anything any more. Safe mode goes with the session; the dead man finds nothing to
     undo and takes itself away."""
     bench.emulator.control({"op": "reset"})
-    _killed(bench, number - 1 + (name == "killed after"))
+    _run_killed(bench, number - 1 + (name == "killed after"))
     at = f"{name} write {number}, {bench.titles[number - 1]}"
     assert bench.state() == OLD == TABLE[number][1][name], at
     assert bench.left_overs(), at
     downs = bench.emulator.state()["links"]["qsfp56-dd-1-1"]["downs"]
     bench.emulator.control({"op": "pass", "seconds": FUSE})
-    _wait(lambda: not bench.left_overs(), at)
+    _wait_until(lambda: not bench.left_overs(), at)
     assert bench.state() == OLD, at
     assert bench.emulator.state()["links"]["qsfp56-dd-1-1"]["downs"] == downs, f"{at}: the dead man bounced a link"
 
@@ -178,10 +178,10 @@ def test_the_controller_killed_at_every_write(bench: Bench, name: str, number: i
 def test_killed_between_release_and_proof(bench: Bench) -> None:
     """The one moment that safe mode does not cover: released, and no one left. The dead man undoes it all."""
     bench.emulator.control({"op": "reset"})
-    _killed(bench, None)
+    _run_killed(bench, None)
     assert bench.state() == NEW
     bench.emulator.control({"op": "pass", "seconds": FUSE})
-    _wait(lambda: not bench.left_overs(), "after the release")
+    _wait_until(lambda: not bench.left_overs(), "after the release")
     assert bench.state() == OLD
 
 
@@ -189,7 +189,7 @@ def test_killed_between_release_and_proof(bench: Bench) -> None:
 def test_killed_after_the_release_and_run_again(bench: Bench) -> None:
     """The next run finds nothing to change but the armed timer, disarms it, and nothing is undone later."""
     bench.emulator.control({"op": "reset"})
-    _killed(bench, None)
+    _run_killed(bench, None)
     assert bench.left_overs()
     todo = bench.goal.plan(bench.operator.reading(bench.goal))
     assert (todo.batches, len(todo.armed)) == ((), 1)
@@ -217,14 +217,14 @@ def test_a_fault_around_the_writes(bench: Bench, match: str, fault: dict[str, An
 def test_the_document_says_what_happened(bench: Bench) -> None:
     """It names the writes of a run, in their order. Each outcome in it is compared by the test of that cell."""
     assert len(bench.titles) > 25
-    text = _document(bench.titles)
+    text = _render_document(bench.titles)
     if os.environ.get("UPDATE_DOCS"):
         DOCUMENT.parent.mkdir(exist_ok=True)
         DOCUMENT.write_text(text)
     assert DOCUMENT.read_text() == text
 
 
-def _document(titles: list[str]) -> str:
+def _render_document(titles: list[str]) -> str:
     head = f"""# A fault at every write of the switch
 
 Generated by `tests/emulator/test_every_write.py`. One run takes an emulated CRS812 from factory state to every key of
@@ -245,7 +245,7 @@ switch is as it was before the run", and the test checks this itself.
     return head + "\n".join([*lines, after]) + "\n"
 
 
-def _killed(bench: Bench, writes: int | None) -> None:
+def _run_killed(bench: Bench, writes: int | None) -> None:
     """Run in a process of its own that kills itself: before its n-th write, or (None) after the release."""
     child = os.fork()
     if child == 0:
@@ -254,23 +254,23 @@ def _killed(bench: Bench, writes: int | None) -> None:
         def show(step: Step) -> None:
             nonlocal count
             over = isinstance(step, Say) is False and step.title == "logging in again after the release"
-            if over if writes is None else count >= writes and (_writes(step) or _checks(step)):
+            if over if writes is None else count >= writes and (_is_write(step) or _is_last_check(step)):
                 os.kill(os.getpid(), signal.SIGKILL)
-            count += _writes(step)
+            count += _is_write(step)
 
         bench.operator.run(bench.goal, show, fuse=FUSE)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the run ended before it could be killed"
-    _wait(lambda: bench.emulator.state()["safe_mode"]["holder"] is None, "the session of the killed run")
+    _wait_until(lambda: bench.emulator.state()["safe_mode"]["holder"] is None, "the session of the killed run")
 
 
-def _checks(step: Step) -> bool:
+def _is_last_check(step: Step) -> bool:
     """A check after the last write: killed there is killed after that write."""
     return bool(re.match("looking whether safe mode is still ours|reading everything back|waiting", step.title))
 
 
-def _wait(condition: Any, what: str) -> None:
+def _wait_until(condition: Any, what: str) -> None:
     end = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < end, f"waited in vain: {what}"

@@ -117,7 +117,7 @@ def test_bytes_of_a_backup_come_over_the_wire_as_they_are(crs812: Crs812Process,
     client.ask("/system/backup/save", "=name=b")
     (row,) = rows(client, "/file", "?name=b.backup", "=.proplist=size")
     client.send("/file/read", "=file=b.backup", "=offset=0", "=chunk-size=4")
-    data = client._exactly(1 + 3 + 1 + 6 + 4 + 1)
+    data = client._read_exactly(1 + 3 + 1 + 6 + 4 + 1)
     assert data == b"\x03!re\x0a=data=\x88\xac\xa1\xb1\x00"
     assert client.read() == ["!done"]
     assert int(row["size"]) > 4

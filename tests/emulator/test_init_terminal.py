@@ -71,16 +71,16 @@ class Person:
         until = time.monotonic() + 60
         while question not in self.shown[self._from :]:
             assert time.monotonic() < until, self.shown
-            assert self._more(), self.shown
+            assert self._read_more(), self.shown
         self._from = self.shown.index(question, self._from) + len(question)
         os.write(self._end, f"{text}\n".encode())
 
     def ends(self) -> int:
-        while self._more():
+        while self._read_more():
             pass
         return self._process.wait()
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         if not select.select([self._end], [], [], 60)[0]:
             self._process.kill()
             return False

@@ -259,10 +259,10 @@ def test_a_link_has_exactly_its_cables_lanes_and_speed(cage: tuple[str, list[Lan
                 if obstacle(kind, leg, [tail]) is None:
                     assert width == len(leg.lanes)
                     assert all(lanes[n - 1].enabled for n in leg.lanes)
-                    _runs(leg, gbps, medium)
+                    _check_mode(leg, gbps, medium)
 
 
-def _runs(leg: LaneGroup, gbps: int, medium: str) -> None:
+def _check_mode(leg: LaneGroup, gbps: int, medium: str) -> None:
     if leg.mode is not None:
         assert leg.mode.mbps == gbps * 1000
         assert leg.mode.medium in (medium, "any")

@@ -62,7 +62,7 @@ def killed_after(bench: Bench, wait: float) -> None:
     os.waitpid(child, 0)
 
 
-def _until(condition: Any, what: str) -> None:
+def _wait_until(condition: Any, what: str) -> None:
     end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, what
@@ -79,7 +79,7 @@ def test_killed_at_a_random_moment(bench: Bench, seed: int) -> None:
     bench.emulator.control({"op": "reset"})
     killed_after(bench, wait)
     at = f"seed {seed}, killed after {wait:.3f} s"
-    _until(lambda: bench.emulator.state()["safe_mode"]["holder"] is None, f"{at}: safe mode is still held")
+    _wait_until(lambda: bench.emulator.state()["safe_mode"]["holder"] is None, f"{at}: safe mode is still held")
     bench.state()  # old or new, never between
     ended = whole_run(bench, "second")
     assert ended.done, (at, ended)

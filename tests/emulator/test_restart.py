@@ -18,7 +18,7 @@ PFC = "/interface/ethernet/switch/qos/priority-flow-control/print"
 OLD = InstalledSoftware("7.20.8 (stable)", ("routeros", "switch-marvell"), "7.20.8")
 
 
-def _client(switch: Crs812Process) -> RawClient:
+def _log_in(switch: Crs812Process) -> RawClient:
     end = time.monotonic() + 60
     while True:
         try:
@@ -31,7 +31,7 @@ def _client(switch: Crs812Process) -> RawClient:
             return client
 
 
-def _upload(switch: Crs812Process, name: str, data: bytes) -> None:
+def _upload_file(switch: Crs812Process, name: str, data: bytes) -> None:
     path = switch.folder / "upload"
     path.write_bytes(data)
     switch.control({"op": "file", "name": name, "path": str(path)})
@@ -39,18 +39,18 @@ def _upload(switch: Crs812Process, name: str, data: bytes) -> None:
 
 def test_a_menu_of_a_newer_release_comes_with_it_and_stays(make_switch: MakeSwitch) -> None:
     switch = make_switch(version=OLD.version, away=0.2)
-    client = _client(switch)
+    client = _log_in(switch)
     assert "no such command" in trap(client.ask(PFC))
     client.ask("/ip/dns/set", "=servers=9.9.9.9")
     for name in OLD.packages:
-        _upload(switch, f"{name}-7.23.7-arm64.npk", package(name, "7.23.7"))
+        _upload_file(switch, f"{name}-7.23.7-arm64.npk", package(name, "7.23.7"))
     client.ask("/system/reboot")
     assert client.closed()
     for restarted in (False, True):
         if restarted:
             switch.stop()
             switch.start()
-        client = _client(switch)
+        client = _log_in(switch)
         assert client.ask(PFC)[-1][0] == "!done"
         (resource,) = [attributes(row) for row in client.ask("/system/resource/print") if row[0] == "!re"]
         (board,) = [attributes(row) for row in client.ask("/system/routerboard/print") if row[0] == "!re"]

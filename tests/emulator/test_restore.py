@@ -21,7 +21,7 @@ from tests.unit.cli.test_reboot import SSH
 from tests.unit.roles.watch_tools import AMTOOL, silenced
 
 
-def _sets(restorer: Restorer) -> list[str]:
+def _list_interface_writes(restorer: Restorer) -> list[str]:
     """What was written to interfaces since the start."""
     lines = [line for line in restorer.emulator.log() if line.get("command") == "/interface/ethernet/set"]
     return [" ".join(line["words"]) for line in lines]
@@ -80,10 +80,10 @@ def test_alerts_of_the_switch_and_of_the_links_to_it_are_silent(
 def test_all_ports_bounce_once(restorer: Restorer) -> None:
     restorer.write("/interface/ethernet", "?default-name=qsfp56-dd-1-1", l2mtu="9216")
     restorer.write("/interface/ethernet", "?default-name=sfp56-4", l2mtu="9400", mtu="1400")
-    sets = len(_sets(restorer))
+    sets = len(_list_interface_writes(restorer))
     ended = restorer.restore(NAME, "-y")
     assert ended.code == 0, ended.text
-    sent = _sets(restorer)[sets:]
+    sent = _list_interface_writes(restorer)[sets:]
     assert ["l2mtu" in words for words in sent] == [True, True]
 
 
@@ -200,7 +200,7 @@ def test_killed_in_the_middle(make_restorer: MakeRestorer) -> None:
     restorer.spoil()
     before = restorer.reading()
     restorer.emulator.control({"op": "settle", "seconds": 20})
-    sets = len(_sets(restorer))
+    sets = len(_list_interface_writes(restorer))
     process = ForkedProgram(
         "sparkrack",
         ["switch", "restore", NAME, "-y", "--no-nodes", "--no-lock"],

@@ -89,12 +89,12 @@ def produced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
     emulator = Crs812Process(folder / "switch", settle=0.05).start()
     (folder / "desk").mkdir()
     try:
-        yield _produced(folder / "desk", emulator)
+        yield _produce_outputs(folder / "desk", emulator)
     finally:
         stop_all([emulator])
 
 
-def _produced(folder: Path, emulator: Crs812Process) -> dict[str, str]:
+def _produce_outputs(folder: Path, emulator: Crs812Process) -> dict[str, str]:
     workdir = Restorer(folder, emulator)
     workdir.deploy()
     workdir.add(COMMUNITY, name="hand", **dict(zip((name.replace("-", "_") for name in FIELDS), BY_HAND, strict=True)))

@@ -106,7 +106,7 @@ def test_no_secret_is_seen_anywhere(whole: Workdir, tmp_path: Path) -> None:
     canaries = [(tmp_path / f"secret-{name}").read_text() for name in SECRETS] + [whole.emulator.password]
     seen: set[str] = set()
     done = threading.Event()
-    watch = threading.Thread(target=lambda: seen.update(_arguments(canaries, done)))
+    watch = threading.Thread(target=lambda: seen.update(_find_canaries(canaries, done)))
     watch.start()
     texts = [whole.run(*arguments).text for arguments in (("-y", "-vvv", "--debug"), ("--dry", "--diff", "-vvv"))]
     # A run that fails late, with everything it has to say about it.
@@ -126,7 +126,7 @@ def test_no_secret_is_seen_anywhere(whole: Workdir, tmp_path: Path) -> None:
                 assert not [canary for canary in canaries if canary.encode() in data], path
 
 
-def _arguments(canaries: list[str], done: threading.Event) -> Iterator[str]:
+def _find_canaries(canaries: list[str], done: threading.Event) -> Iterator[str]:
     """Canaries in the arguments of any process, looked at again and again."""
     while not done.wait(0.02):
         for path in Path("/proc").glob("[0-9]*/cmdline"):

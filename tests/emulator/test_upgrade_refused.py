@@ -14,11 +14,11 @@ ROUTEROS, DRIVER = f"routeros-{TARGET}-arm64.npk", f"switch-marvell-{TARGET}-arm
 Prepare = Callable[[PackageOwner], object]
 
 
-def _empty(owner: PackageOwner) -> None:
+def _empty_package(owner: PackageOwner) -> None:
     (owner.folder / ROUTEROS).write_bytes(b"")
 
 
-def _cut(owner: PackageOwner) -> None:
+def _cut_package(owner: PackageOwner) -> None:
     data = (owner.folder / ROUTEROS).read_bytes()
     (owner.folder / ROUTEROS).write_bytes(data[: SIZE // 2])
 
@@ -32,19 +32,19 @@ def _other_architecture(owner: PackageOwner) -> None:
         path.rename(path.with_name(path.name.replace("arm64", "arm")))
 
 
-def _mix(owner: PackageOwner) -> None:
+def _mix_releases(owner: PackageOwner) -> None:
     (owner.folder / DRIVER).unlink()
     owner.put("switch-marvell", "7.23.5")
 
 
-def _older(owner: PackageOwner) -> None:
+def _put_older_release(owner: PackageOwner) -> None:
     for path in list(owner.folder.iterdir()):
         path.unlink()
     owner.put("routeros", "7.22.1")
     owner.put("switch-marvell", "7.22.1")
 
 
-def _affected(version: str) -> Prepare:
+def _put_affected_release(version: str) -> Prepare:
     def prepare(owner: PackageOwner) -> None:
         for path in list(owner.folder.iterdir()):
             path.unlink()
@@ -54,39 +54,45 @@ def _affected(version: str) -> Prepare:
     return prepare
 
 
-def _sums(text: str) -> Prepare:
+def _write_checksums(text: str) -> Prepare:
     return lambda owner: (owner.folder / "SHA256SUMS").write_text(text)
 
 
-def _stray(owner: PackageOwner) -> None:
+def _add_stray_package(owner: PackageOwner) -> None:
     client = owner.admin()
     client.ask("/file/add", "=name=routeros-7.22.1-arm64.npk", "=contents=x")
     client.close()
 
 
 BAD: list[tuple[Prepare, str]] = [
-    (_empty, f"{ROUTEROS}: is empty; download it again"),
-    (_cut, f"{ROUTEROS}: has {SIZE // 2} bytes, its header says {SIZE}; download it again"),
+    (_empty_package, f"{ROUTEROS}: is empty; download it again"),
+    (_cut_package, f"{ROUTEROS}: has {SIZE // 2} bytes, its header says {SIZE}; download it again"),
     (_no_package, f"{ROUTEROS}: is no RouterOS package (it does not begin with 1e f1 d0 ba)"),
     (_other_architecture, "the packages are for arm; the device is arm64"),
     (lambda owner: owner.put("container", architecture="arm"), "more than one architecture: arm, arm64; keep one"),
-    (_mix, f"has packages of more than one version: 7.23.5, {TARGET}; keep one"),
-    (_older, "has RouterOS 7.22.1; at least 7.23 is supported, take 7.24.6 (long-term) or 7.25.2 (stable)"),
-    (_affected("7.23.3"), "the packages are affected: RouterOS 7.23.3: attackers take switches over by SSH"),
+    (_mix_releases, f"has packages of more than one version: 7.23.5, {TARGET}; keep one"),
+    (_put_older_release, "has RouterOS 7.22.1; at least 7.23 is supported, take 7.24.6 (long-term) or 7.25.2 (stable)"),
     (
-        _affected("7.23.7"),
+        _put_affected_release("7.23.3"),
+        "the packages are affected: RouterOS 7.23.3: attackers take switches over by SSH",
+    ),
+    (
+        _put_affected_release("7.23.7"),
         "the packages are affected: RouterOS 7.23.7: one request to www or www-ssl runs code as root",
     ),
-    (_affected("7.24"), "`find` in scripts may look up its arguments wrongly"),
+    (_put_affected_release("7.24"), "`find` in scripts may look up its arguments wrongly"),
     (
-        _affected("7.24.4"),
+        _put_affected_release("7.24.4"),
         "never run, so the rollback timer of a run may not undo it; take 7.24.6 (long-term) or 7.25.2",
     ),
     (lambda owner: (owner.folder / DRIVER).unlink(), f"{DRIVER} is missing: switch-marvell is installed on the device"),
     (lambda owner: (owner.folder / ROUTEROS).unlink(), f"has no {ROUTEROS}"),
-    (_sums(f"{'0' * 64}  {ROUTEROS}\n{'0' * 64}  {DRIVER}\n"), f"SHA256SUMS says {'0' * 64}; download it again"),
-    (_sums(f"{'0' * 64}  other.npk\n"), f"SHA256SUMS: has no line for {ROUTEROS}"),
-    (_sums("nothing\n"), "SHA256SUMS:1: is not a line of sha256sum"),
+    (
+        _write_checksums(f"{'0' * 64}  {ROUTEROS}\n{'0' * 64}  {DRIVER}\n"),
+        f"SHA256SUMS says {'0' * 64}; download it again",
+    ),
+    (_write_checksums(f"{'0' * 64}  other.npk\n"), f"SHA256SUMS: has no line for {ROUTEROS}"),
+    (_write_checksums("nothing\n"), "SHA256SUMS:1: is not a line of sha256sum"),
 ]
 UNITS: list[tuple[dict[str, Any], str]] = [
     ({"free_space": 4 * SIZE - 1}, f"the device has {4 * SIZE - 1} bytes free; {4 * SIZE} are needed"),
@@ -130,7 +136,7 @@ def test_enough_space_is_enough(make_owner: MakePackageOwner) -> None:
 
 def test_a_package_that_another_user_left_on_the_switch(make_owner: MakePackageOwner) -> None:
     owner = make_owner()
-    _stray(owner)
+    _add_stray_package(owner)
     _is_refused(
         owner, "routeros-7.22.1-arm64.npk is on the device and would be installed, too; remove it: /file/remove"
     )

@@ -46,7 +46,7 @@ class Kept:
 
     def rack(self, *without: str, **keys: object) -> Rack:
         """The rack, some keys of its switch replaced or left out."""
-        return _load(self.folder, self.emulator, {**self.keys, **keys}, without)
+        return _load_rack(self.folder, self.emulator, {**self.keys, **keys}, without)
 
     @contextmanager
     def session(self) -> Iterator[ApiSession]:
@@ -61,7 +61,7 @@ class Kept:
         """Execute manual sentences: "/menu/set .id=x name=y". A part <menu name=value> stands for that row's id."""
         with self.session() as session:
             for sentence in sentences:
-                text = re.sub(r"<(\S+) (\S+)>", lambda row: _id(session, row[1], row[2]), sentence)
+                text = re.sub(r"<(\S+) (\S+)>", lambda row: _id_of_row(session, row[1], row[2]), sentence)
                 command, *words = text.split()
                 session.talk(command, *(f"={word}" for word in words))
 
@@ -72,7 +72,7 @@ class Kept:
         with self.session() as session:
             reading = goal.read(lambda sentence: session.talk(*sentence))
             for write in writes(goal.plan(reading).changes, reading.release):
-                secrets = (f"={name}={_secret(ref)}" for name, ref in write.secrets)
+                secrets = (f"={name}={_resolve_secret(ref)}" for name, ref in write.secrets)
                 session.talk(*write.sentence, *secrets)
                 sent += 1
         return sent
@@ -134,7 +134,7 @@ def declared(folder: Path, unit: Mapping[str, Any] | None = None, **keys: object
     """A switch with all nodes cabled, brought to a declaration; ended afterwards. `unit`: keys of the emulator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS812_READER", READER_PASSWORD)
-        emulator = Crs812Process(folder, cables=_cables(folder), settle=0.02, **(unit or {})).start()
+        emulator = Crs812Process(folder, cables=_cables_with_macs(folder), settle=0.02, **(unit or {})).start()
         try:
             reader = {"password": {"env": "CRS812_READER"}, "port": emulator.rest_port}
             kept = Kept(folder, emulator, {"reader": reader, "purge": ["users"], "management": ["127.0.0.0/8"], **keys})
@@ -144,7 +144,7 @@ def declared(folder: Path, unit: Mapping[str, Any] | None = None, **keys: object
             stop_all([emulator])
 
 
-def _cables(folder: Path) -> tuple[EmulatedCable, ...]:
+def _cables_with_macs(folder: Path) -> tuple[EmulatedCable, ...]:
     """The reference rack's cables, with the addresses that the switch hears at their ends."""
 
     def heard(tail: CableTail) -> CableTail:
@@ -154,7 +154,7 @@ def _cables(folder: Path) -> tuple[EmulatedCable, ...]:
     return tuple(cable.model_copy(update={"tails": tuple(map(heard, cable.tails))}) for cable in cables)
 
 
-def _load(folder: Path, emulator: Crs812Process, keys: Mapping[str, Any], without: tuple[str, ...]) -> Rack:
+def _load_rack(folder: Path, emulator: Crs812Process, keys: Mapping[str, Any], without: tuple[str, ...]) -> Rack:
     (folder / "crs812").write_text(emulator.password)
     (folder / "crs812").chmod(0o600)
     password = {"password": {"file": str(folder / "crs812")}}
@@ -162,10 +162,10 @@ def _load(folder: Path, emulator: Crs812Process, keys: Mapping[str, Any], withou
     return load(folder / "rack.yaml")
 
 
-def _id(session: ApiSession, menu: str, query: str) -> str:
+def _id_of_row(session: ApiSession, menu: str, query: str) -> str:
     (row,) = session.talk(f"{menu}/print", "=.proplist=.id", f"?{query}")
     return row[".id"]
 
 
-def _secret(reference: SecretRef) -> str:
+def _resolve_secret(reference: SecretRef) -> str:
     return reference.resolve().get_secret_value()

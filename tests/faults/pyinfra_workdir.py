@@ -74,13 +74,15 @@ MODES: Mapping[str, tuple[str, ...]] = {"dry": ("--dry",), "yes": ("-y",), "clos
 def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str, edits: list[Any] | None = None) -> Ended:
     """Run one role on these nodes; each is {node: its answers}, {refused: complaint} or {lost: reason}."""
     (folder / "rack.yaml").write_text(changed(SWITCH, *map(tuple, role_file(role)["rack"] if edits is None else edits)))
-    (folder / "nodes.json").write_text(json.dumps({name: _spoken(reported) for name, reported in nodes.items()}))
+    (folder / "nodes.json").write_text(
+        json.dumps({name: _replace_by_answer(reported) for name, reported in nodes.items()})
+    )
     (folder / "inventory.py").write_text(INVENTORY)
     (folder / "deploy.py").write_text(DEPLOY.format(package=role_named(role).package))
     return forked("pyinfra", "inventory.py", "deploy.py", "-vv", *MODES[mode], *more, cwd=folder)
 
 
-def _spoken(reported: dict[str, Any]) -> dict[str, Any]:
+def _replace_by_answer(reported: dict[str, Any]) -> dict[str, Any]:
     """With what the probe prints there, instead of what the node is."""
     return {**reported, "lines": answer(reported["node"])[: reported.get("cut")]} if "node" in reported else reported
 

@@ -106,7 +106,7 @@ class SwitchNode(RouterOSConnector):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _secrets() -> Iterator[None]:
+def _set_secrets() -> Iterator[None]:
     """A plan is refused where a declared secret cannot be had."""
     with pytest.MonkeyPatch.context() as patched:
         for name in ("SNMP_A", "SNMP_E", "READER_PASSWORD", "CRS812_PASSWORD"):

@@ -124,7 +124,9 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     record = given.record or (STARVED_RECORD if given.starved else RECORD)
     found: list[Kill] = [] if given.again or not record.exists() else read(record)
-    kinds = [kind for kind in (STARVE if given.starved else ("",)) for _ in range(given.kills - _of(found, kind))]
+    kinds = [
+        kind for kind in (STARVE if given.starved else ("",)) for _ in range(given.kills - _count_kills(found, kind))
+    ]
     if kinds:
         if os.geteuid():
             parser.error("needs root, for the virtual rack")
@@ -143,7 +145,7 @@ def main(words: Sequence[str]) -> int:
     return 0
 
 
-def _of(kills: Sequence[Kill], kind: str) -> int:
+def _count_kills(kills: Sequence[Kill], kind: str) -> int:
     """The number of kills of a kind: how the node was starved, empty for not at all."""
     return sum(one.get("starved", "") == kind for one in kills)
 
@@ -167,13 +169,13 @@ def table(kills: Sequence[Kill]) -> str:
     """The table of the page: seconds lost, median and worst."""
     lines = [
         "",
-        f"Seconds lost in {len(kills)} kills; load of the machine {_span([one['load'] for one in kills])}.",
+        f"Seconds lost in {len(kills)} kills; load of the machine {_format_span([one['load'] for one in kills])}.",
         "",
         "| witness | what it has | median | worst | in kill |",
         "| --- | --- | --- | --- | --- |",
     ]
     for name, text in WITNESSES.items():
-        lost = [_lost(one, name) for one in kills]
+        lost = [_lost_seconds(one, name) for one in kills]
         worst = max(range(len(lost)), key=lost.__getitem__)
         digits = 0 if name == "switch" else 1
         whole = "all of " if lost[worst] >= _counted_seconds(kills[worst]) else ""
@@ -191,8 +193,8 @@ def starved_table(kills: Sequence[Kill]) -> str:
     kinds = list(dict.fromkeys(one["starved"] for one in kills))
     lines = [
         "",
-        "; ".join(f"{kind}: {_of(kills, kind)} kills" for kind in kinds)
-        + f"; load of the machine {_span([one['load'] for one in kills])}.",
+        "; ".join(f"{kind}: {_count_kills(kills, kind)} kills" for kind in kinds)
+        + f"; load of the machine {_format_span([one['load'] for one in kills])}.",
         "",
         f"| witness |{''.join(f' {kind}: median | worst |' for kind in kinds)}",
         f"| --- |{' --- | --- |' * len(kinds)}",
@@ -200,13 +202,13 @@ def starved_table(kills: Sequence[Kill]) -> str:
     for name in WITNESSES:
         digits, cells = 0 if name == "switch" else 1, ""
         for kind in kinds:
-            lost = [_lost(one, name) for one in kills if one["starved"] == kind]
+            lost = [_lost_seconds(one, name) for one in kills if one["starved"] == kind]
             cells += f" {statistics.median(lost):.{digits}f} | {max(lost):.{digits}f} |"
         lines.append(f"| {name} |{cells}")
     return "\n".join([*lines, "", ""])
 
 
-def _lost(kill: Kill, name: str) -> float:
+def _lost_seconds(kill: Kill, name: str) -> float:
     """The seconds that a witness lost in a kill: all that were counted where it has none of them."""
     lost: float | None = kill["lost"][name]
     return _counted_seconds(kill) if lost is None else min(abs(lost), _counted_seconds(kill))
@@ -217,7 +219,7 @@ def _counted_seconds(kill: Kill) -> float:
     return float(kill.get("counted", math.inf))
 
 
-def _span(values: Sequence[float]) -> str:
+def _format_span(values: Sequence[float]) -> str:
     return f"{min(values):.1f} to {max(values):.1f}"
 
 
@@ -228,21 +230,23 @@ def kill(rack: VirtualRack, file: Path, starved: str = "") -> tuple[Kill, dict[s
     shared = rack.paths.node(NODE) / "shared"
     before = rack.ssh(NODE, black_box.BOOT).strip()
     word = secrets.token_hex(4)  # so that lines of an earlier kill do not count
-    _count(rack, shared, word)
+    _start_counter(rack, shared, word)
     if starved:
         (shared / "starve.sh").write_text(STARVE[starved])
         rack.ssh(NODE, "systemd-run --quiet --unit=starve --collect sh /lab/starve.sh")
     time.sleep(random.uniform(*(STARVED_SECONDS if starved else (10, 14))))  # noqa: S311 - any phase of a second
     died = black_box.kill(rack, NODE)
     load = os.getloadavg()[0]
-    truth = {int(number): float(at) for number, at in _pairs((shared / "counted").read_text())}
+    truth = {int(number): float(at) for number, at in _split_counter_lines((shared / "counted").read_text())}
     last = truth[max(truth)]
     assert abs(died - last) < 5, f"the counter stood still {died - last:.1f} s before the kill"
     time.sleep(3)  # for what is on its way
     lost: dict[str, float | None] = {
-        "remote ring": _since(_newest(rack, RECEIVER, f"{black_box.PEERS}/{NODE}.ring", before), truth),
-        "remote journal": _since(_time_of(_counted(rack, RECEIVER, REMOTE, word), truth), truth),
-        "netconsole": _since(_time_of(_counted(rack, RECEIVER, CONSOLE, word), truth), truth),
+        "remote ring": _seconds_to_last_count(
+            _time_of_newest_sample(rack, RECEIVER, f"{black_box.PEERS}/{NODE}.ring", before), truth
+        ),
+        "remote journal": _seconds_to_last_count(_time_of(_last_count(rack, RECEIVER, REMOTE, word), truth), truth),
+        "netconsole": _seconds_to_last_count(_time_of(_last_count(rack, RECEIVER, CONSOLE, word), truth), truth),
     }
     time.sleep(max(0.0, died + FRESH - time.time()))
     found = black_box.autopsy(rack, file, NODE)
@@ -251,8 +255,10 @@ def kill(rack: VirtualRack, file: Path, starved: str = "") -> tuple[Kill, dict[s
     rack.lab("up", "--nodes", str(len(NODES)))
     black_box.back(rack, NODE, before)
     rack.ssh(NODE, "rm -f /var/tmp/load-*")
-    lost["own ring"] = _since(_newest(rack, NODE, black_box.RING, before), truth)
-    lost["own journal"] = _since(_time_of(_counted(rack, NODE, OWN.format(before), word), truth), truth)
+    lost["own ring"] = _seconds_to_last_count(_time_of_newest_sample(rack, NODE, black_box.RING, before), truth)
+    lost["own journal"] = _seconds_to_last_count(
+        _time_of(_last_count(rack, NODE, OWN.format(before), word), truth), truth
+    )
     rounded = {name: None if (seconds := lost[name]) is None else round(seconds, 2) for name in WITNESSES}
     return {
         "made": datetime.fromtimestamp(died).astimezone().isoformat(timespec="seconds"),
@@ -261,12 +267,12 @@ def kill(rack: VirtualRack, file: Path, starved: str = "") -> tuple[Kill, dict[s
         "confidence": found["confidence"],
         "counted": round(last - truth[1], 2),
         "stood": round(max(later - one for one, later in pairwise(truth.values())), 2),
-        **({"starved": starved, "short": _shortage(rack, before, shared)} if starved else {}),
+        **({"starved": starved, "short": _describe_shortage(rack, before, shared)} if starved else {}),
         "lost": rounded,
     }, found
 
 
-def _shortage(rack: VirtualRack, boot: str, shared: Path) -> dict[str, Any]:
+def _describe_shortage(rack: VirtualRack, boot: str, shared: Path) -> dict[str, Any]:
     """What the last sample of a boot says of memory, as the receiver has it, and the last count of waits for the disk:
     the percentage of 10 s in which some program waited, and in which all did.
     """
@@ -281,22 +287,24 @@ def _time_of(number: int, truth: Mapping[int, float]) -> float:
     return truth.get(number, truth[max(truth)]) if number else 0.0
 
 
-def _since(at: float, truth: Mapping[int, float]) -> float | None:
+def _seconds_to_last_count(at: float, truth: Mapping[int, float]) -> float | None:
     """The seconds from a time to the last count; None for one before the first count: the witness has none of them."""
     return None if at < truth[1] else truth[max(truth)] - at
 
 
-def _count(rack: VirtualRack, shared: Path, word: str) -> None:
+def _start_counter(rack: VirtualRack, shared: Path, word: str) -> None:
     """Start the counter, and wait until each stream has it: they begin some time after a boot."""
     (shared / "count.py").write_text(COUNTER)
     (shared / "counted").unlink(missing_ok=True)
     rack.ssh(NODE, "systemctl start sparkrack-netconsole.service")  # its timer may be minutes away
     rack.ssh(NODE, f"systemd-run --quiet --unit=counter --collect python3 -I /lab/count.py {word}")
-    wait_for("the remote journal counts", lambda: _counted(rack, RECEIVER, REMOTE, word) > 0)
-    wait_for("netconsole counts", lambda: _counted(rack, RECEIVER, CONSOLE, word) > 0)
+    wait_for("the remote journal counts", lambda: _last_count(rack, RECEIVER, REMOTE, word) > 0)
+    wait_for("netconsole counts", lambda: _last_count(rack, RECEIVER, CONSOLE, word) > 0)
     boot = rack.ssh(NODE, black_box.BOOT).strip()
     ring = f"{black_box.PEERS}/{NODE}.ring"
-    wait_for("samples of this boot arrive", lambda: _newest(rack, RECEIVER, ring, boot) > time.time() - 5)
+    wait_for(
+        "samples of this boot arrive", lambda: _time_of_newest_sample(rack, RECEIVER, ring, boot) > time.time() - 5
+    )
 
 
 def wait_for(what: str, happened: Callable[[], T]) -> T:
@@ -308,13 +316,13 @@ def wait_for(what: str, happened: Callable[[], T]) -> T:
     return found
 
 
-def _counted(rack: VirtualRack, node: str, command: str, word: str) -> int:
+def _last_count(rack: VirtualRack, node: str, command: str, word: str) -> int:
     """The last number that was counted in the output of a command; 0 for none."""
     found = rack.ssh(node, f"{command} | grep -o 'counted {word} [0-9]*' | tail -n 1").split()
     return int(found[-1]) if found else 0
 
 
-def _newest(rack: VirtualRack, node: str, ring: str, boot: str) -> float:
+def _time_of_newest_sample(rack: VirtualRack, node: str, ring: str, boot: str) -> float:
     """The time of the newest sample of a boot, by the clock of the node that took it; 0 for none."""
     return max((one["time"] for one in black_box.samples(rack, node, ring) if one["boot"] == boot), default=0.0)
 
@@ -326,7 +334,7 @@ def _leg_down(found: dict[str, Any], died: float) -> float | None:
     return min(times, key=lambda at: abs(at - died), default=None)
 
 
-def _pairs(text: str) -> list[list[str]]:
+def _split_counter_lines(text: str) -> list[list[str]]:
     """The whole lines of the counter's file."""
     return [line.split() for line in text.splitlines(keepends=True) if line.endswith("\n")]
 

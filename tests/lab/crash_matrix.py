@@ -24,7 +24,7 @@ TRIAL = 120
 TOTAL = re.compile(r"Grand total +(\d+) +- +- +\1 *$", re.MULTILINE)
 
 
-def _asked() -> Iterator[int]:
+def _list_requested_kills() -> Iterator[int]:
     for part in os.environ.get("KILLS", f"1-{MOST}").split(","):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
@@ -34,7 +34,7 @@ whole: list[int] = []
 """The first N at which there was nothing left to be killed at."""
 
 
-@pytest.mark.parametrize("after", _asked())
+@pytest.mark.parametrize("after", _list_requested_kills())
 def test_one_kill_then_one_run(rack: VirtualRack, after: int) -> None:
     if whole:
         pytest.skip(f"a run of fewer than {whole[0]} commands: nothing left to be killed at")

@@ -46,7 +46,7 @@ def operator(rack: VirtualRack, node: str) -> Iterator[None]:
     luggage = shared / "rack.tar"
     try:
         _lay_out(folder)
-        _pack(rack, luggage, owner=shared.stat())
+        _pack_rack_files(rack, luggage, owner=shared.stat())
         rack.ssh(node, f"install -d -m 0700 {RACK} && tar -C {RACK} -xf /lab/rack.tar && chown -R ops: {RACK}")
         luggage.unlink()
         yield
@@ -60,25 +60,25 @@ def _lay_out(folder: Path) -> None:
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for name in ("bin", "lib", "tree"):
         (folder / name).mkdir(parents=True)
-    _copy(Path(sysconfig.get_path("stdlib")), folder / "lib" / version)
-    _copy(Path(sysconfig.get_path("purelib")), folder / "site")
+    _copy_files(Path(sysconfig.get_path("stdlib")), folder / "lib" / version)
+    _copy_files(Path(sysconfig.get_path("purelib")), folder / "site")
     for library in Path(sysconfig.get_config_var("LIBDIR")).glob(f"lib{version}*.so*"):
         shutil.copy2(library, folder / "lib")
     shutil.copy2(Path(sys.executable).resolve(), folder / "bin/python")
     for part in PARTS:
-        _copy(REPOSITORY / part, folder / "tree" / part)
+        _copy_files(REPOSITORY / part, folder / "tree" / part)
     (folder / "bin/sparkrack").write_text(WRAPPER)
     (folder / "bin/sparkrack").chmod(0o755)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_files(source: Path, target: Path) -> None:
     """Use hard links where the file system supports them, since the files are large and never written."""
     if subprocess.run(["cp", "-aLl", source, target], capture_output=True, check=False).returncode:
         shutil.rmtree(target, ignore_errors=True)
         subprocess.run(["cp", "-aL", source, target], check=True)
 
 
-def _pack(rack: VirtualRack, luggage: Path, owner: os.stat_result) -> None:
+def _pack_rack_files(rack: VirtualRack, luggage: Path, owner: os.stat_result) -> None:
     """The rack file and what it names, for the eyes of the node's kernel only."""
     luggage.touch(mode=0o600)
     os.chown(luggage, owner.st_uid, owner.st_gid)

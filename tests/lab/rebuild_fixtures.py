@@ -27,7 +27,7 @@ BOUND = 900
 """Seconds for a phase to be under way."""
 
 
-def _lines() -> list[str]:
+def _read_command_lines() -> list[str]:
     """Return the command lines in the page's section about a new rack."""
     text = (REPOSITORY / "docs/rebuild.md").read_text()
     section = text.partition("\n## A new rack with a switch\n")[2].partition("\n## ")[0]
@@ -38,13 +38,15 @@ def _lines() -> list[str]:
 
 def page() -> list[tuple[str, ...]]:
     """Its commands about the rack, word by word."""
-    commands = [tuple(shlex.split(line, comments=True)) for line in _lines()]
+    commands = [tuple(shlex.split(line, comments=True)) for line in _read_command_lines()]
     return [words for words in commands if words[0] in ("sparkrack", "pyinfra")]
 
 
 def preparations() -> list[str]:
     """Its other lines, for a shell: what this machine needs before."""
-    return [line for line in _lines() if shlex.split(line, comments=True)[0] not in ("sparkrack", "pyinfra")]
+    return [
+        line for line in _read_command_lines() if shlex.split(line, comments=True)[0] not in ("sparkrack", "pyinfra")
+    ]
 
 
 @dataclass

@@ -48,7 +48,9 @@ def test_a_plan_is_carried_out_as_it_was_shown_or_not_at_all(rack: VirtualRack, 
 def test_one_run_at_a_time(rack: VirtualRack) -> None:
     """One is stopped by hand in the middle of its run; the second is reported who it is, and so is plain pyinfra."""
     rack.ssh("spark2", "sysctl -qw vm.overcommit_memory=1")
-    held = rack.ssh("spark1", f"mkdir -p /run/sparkrack; cat > {LOCK} <<'END'\n{_lock('20261121T000000-dead')}\nEND")
+    held = rack.ssh(
+        "spark1", f"mkdir -p /run/sparkrack; cat > {LOCK} <<'END'\n{_lock_text('20261121T000000-dead')}\nEND"
+    )
     assert held == ""
     try:
         second = rack.command("apply", "-y", "--limit", "spark2", "--only", "memory")
@@ -65,7 +67,7 @@ def test_one_run_at_a_time(rack: VirtualRack) -> None:
     assert rack.command("apply", "-y", "--limit", "spark2", "--only", "memory").returncode == 0
 
 
-def _lock(run: str) -> str:
+def _lock_text(run: str) -> str:
     return json.dumps({"id": run, "who": "anna@desk", "since": "2026-11-21T00:00:00+00:00", "what": "spark1"})
 
 

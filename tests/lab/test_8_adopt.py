@@ -117,11 +117,11 @@ def live(rack: VirtualRack) -> dict[str, str]:
     found = {node: re.sub(r'"(valid|preferred)_life_time":\d+', "", rack.ssh(node, LIVE)) for node in NODES}
     tables: Any = rack.control({"op": "state"})["tables"]
     kept = ("/interface/ethernet", "/interface/bridge", "/interface/bridge/port", "/system/identity", "/ip/service")
-    rows = {path: [_still(row) for row in tables[path]] for path in kept}
+    rows = {path: [_remove_counters(row) for row in tables[path]] for path in kept}
     return {**found, "crs812": json.dumps(rows, sort_keys=True)}
 
 
-def _still(row: dict[str, str]) -> dict[str, str]:
+def _remove_counters(row: dict[str, str]) -> dict[str, str]:
     """A row without what counts or passes by itself."""
     names = ("name", "disabled", "auto-negotiation", "speed", "fec-mode", "mtu", "l2mtu", "bridge", "hw", "address")
     return {name: row[name] for name in names if name in row}

@@ -14,12 +14,12 @@ _file, *_words = sys.argv[1:]
 _true = time.time
 
 
-def _shifted() -> float:
+def _shifted_time() -> float:
     return _true() + float(Path(_file).read_text())
 
 
 if __name__ == "__main__":
-    time.time = _shifted
+    time.time = _shifted_time
     sys.argv = _words
     sys.path[0] = str(Path(_words[0]).parent)
     runpy.run_path(_words[0], run_name="__main__")

@@ -39,13 +39,13 @@ class Daemon:
         """Answer clients, a thread for each."""
         while True:
             connection, _ = self.listener.accept()
-            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._answer_client, args=(connection,), daemon=True).start()
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer_client(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
             verb, _, value = connection.makefile().readline().strip().partition(" ")
             self._wait_while_it_hangs()
-            code = self._run(value) if verb == "run" else self._stop(float(value))
+            code = self._run_container(value) if verb == "run" else self._stop_container(float(value))
             self._wait_while_it_hangs()
             connection.sendall(f"{code}\n".encode())
 
@@ -53,7 +53,7 @@ class Daemon:
         while (self.folder / "hangs").exists():
             time.sleep(0.05)
 
-    def _run(self, script: str) -> int:
+    def _run_container(self, script: str) -> int:
         inside = 'echo $$ > "$1/cgroup.procs" && exec sh "$2"'
         with (self.folder / "log").open("ab") as log:
             self.container = subprocess.Popen(
@@ -64,20 +64,20 @@ class Daemon:
                 start_new_session=True,
             )
         code = self.container.wait()
-        self._kill()  # what the first process of a container leaves ends with it
+        self._kill_container()  # what the first process of a container leaves ends with it
         return 128 - code if code < 0 else code
 
-    def _stop(self, seconds: float) -> int:
+    def _stop_container(self, seconds: float) -> int:
         if self.container and self.container.poll() is None:
             self.container.terminate()
             try:
                 self.container.wait(seconds)
             except subprocess.TimeoutExpired:
-                self._kill()
+                self._kill_container()
                 self.container.wait()
         return 0
 
-    def _kill(self) -> None:
+    def _kill_container(self) -> None:
         (self.group / "cgroup.kill").write_text("1")
 
 

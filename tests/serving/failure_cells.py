@@ -70,15 +70,15 @@ def kill(*pids: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _worker(rack: ServingRack) -> ServingNode:
+def _worker_node(rack: ServingRack) -> ServingNode:
     return rack.nodes[1]
 
 
-def _plug(connected: bool) -> Callable[[ServingRack], None]:
-    return lambda rack: _worker(rack).plug(connected)
+def _plug_cable(connected: bool) -> Callable[[ServingRack], None]:
+    return lambda rack: _worker_node(rack).plug(connected)
 
 
-def _drop(node: ServingNode, *packets: str) -> None:
+def _drop_packets(node: ServingNode, *packets: str) -> None:
     """Lose these arriving packets, which no process is reported. The rule is asked before that for local addresses."""
     ip = namespace.ip
     rules = namespace.ip("rule", "show", namespace=node.namespace)
@@ -95,14 +95,14 @@ def _let_through(node: ServingNode) -> None:
 
 def _one_direction(rack: ServingRack) -> None:
     head, worker = rack.nodes[:2]
-    _drop(head, "from", worker.address)
+    _drop_packets(head, "from", worker.address)
 
 
 def _one_half(rack: ServingRack) -> None:
     """Lose the ranks' packets and not those of coordinator and agents, as when these use the other half of the port."""
     for node in rack.nodes:
         for end in ("sport", "dport"):
-            _drop(node, "ipproto", "tcp", end, str(FABRIC_PORT))
+            _drop_packets(node, "ipproto", "tcp", end, str(FABRIC_PORT))
 
 
 def _halves_back(rack: ServingRack) -> None:
@@ -110,7 +110,7 @@ def _halves_back(rack: ServingRack) -> None:
         _let_through(node)
 
 
-def _boot(number: int) -> Callable[[ServingRack], None]:
+def _boot_node(number: int) -> Callable[[ServingRack], None]:
     def boot(rack: ServingRack) -> None:
         rack.nodes[number].plug(True)
         rack.nodes[number].boot()
@@ -141,15 +141,15 @@ def _other_secret(rack: ServingRack) -> None:
 
 def _right_secret(rack: ServingRack) -> None:
     _remove_coordinator(rack)
-    secret = (_worker(rack).folder / "etc/unit.secret").read_text()
+    secret = (_worker_node(rack).folder / "etc/unit.secret").read_text()
     (rack.nodes[0].folder / "etc/unit.secret").write_text(secret)
     rack.nodes[0].start_coordinator()
 
 
-def _guard(rack: ServingRack) -> None:
+def _write_guard_line(rack: ServingRack) -> None:
     text = "9 KiB of memory are available, less than the floor of 10 KiB: ended every container"
-    _worker(rack).kernel_log.write_text(f"sparkrack-memory-guard: {text}\n")
-    _worker(rack).systemctl("kill")
+    _worker_node(rack).kernel_log.write_text(f"sparkrack-memory-guard: {text}\n")
+    _worker_node(rack).systemctl("kill")
 
 
 def _key_file(mode: int | None) -> Callable[[ServingRack], None]:
@@ -172,24 +172,24 @@ def _queue_full(rack: ServingRack) -> None:
     (rack.nodes[0].folder / "faults/new").rename(rack.nodes[0].folder / "faults/status")
 
 
-def _garbage(text: str) -> Callable[[ServingRack], object]:
+def _answer_garbage(text: str) -> Callable[[ServingRack], object]:
     return lambda rack: (rack.nodes[0].folder / "faults/garbage").write_text(text)
 
 
-def _sockets(rack: ServingRack) -> None:
+def _use_sockets(rack: ServingRack) -> None:
     for node in rack.nodes:
         node.fault("sockets")
 
 
 def _killed_with_clocks_set(seconds: int) -> Callable[[ServingRack], None]:
     def shift_and_kill(rack: ServingRack) -> None:
-        _clock(seconds)(rack)
-        kill(*_worker(rack).processes())
+        _shift_clock(seconds)(rack)
+        kill(*_worker_node(rack).processes())
 
     return shift_and_kill
 
 
-def _clock(seconds: int) -> Callable[[ServingRack], None]:
+def _shift_clock(seconds: int) -> Callable[[ServingRack], None]:
     def shift(rack: ServingRack) -> None:
         for node in rack.nodes:
             assert node.clock_error
@@ -213,23 +213,23 @@ while time.monotonic() < end:
 
 
 def _unproven_connections(rack: ServingRack) -> None:
-    _worker(rack).spawn("-c", _UNPROVEN, f"{25 * rack.pace:g}", rack.nodes[0].address, str(COORDINATOR_PORT))
+    _worker_node(rack).spawn("-c", _UNPROVEN, f"{25 * rack.pace:g}", rack.nodes[0].address, str(COORDINATOR_PORT))
 
 
-def _docker(rack: ServingRack) -> int:
-    found = _worker(rack).docker
+def _pid_of_docker(rack: ServingRack) -> int:
+    found = _worker_node(rack).docker
     assert found
     return found.pid
 
 
 def _stop_without_docker(rack: ServingRack) -> None:
-    freeze(_docker(rack))
+    freeze(_pid_of_docker(rack))
     assert rack.ask_coordinator("down").returncode == 0
 
 
 def _hang_docker(hangs: bool) -> Callable[[ServingRack], None]:
     def hang(rack: ServingRack) -> None:
-        file = _worker(rack).folder / "service/hangs"
+        file = _worker_node(rack).folder / "service/hangs"
         if hangs:
             file.touch()
             kill(*rack.nodes[0].processes())
@@ -263,7 +263,7 @@ CELLS = (
     Cell(
         "gate-fails",
         "the gate of one node fails",
-        lambda rack: _worker(rack).gate_reason.write_text("12 GiB are available, 103 GiB are needed\n"),
+        lambda rack: _worker_node(rack).gate_reason.write_text("12 GiB are available, 103 GiB are needed\n"),
         r"gate of spark2 \(rank 1\): 12 GiB are available",
         ("held", "gate of spark2"),
         noticed=2 * ENDED,
@@ -272,7 +272,7 @@ CELLS = (
     Cell(
         "rank-killed-starting",
         "processes of a rank killed while it starts",
-        lambda rack: kill(*_worker(rack).processes()),
+        lambda rack: kill(*_worker_node(rack).processes()),
         f"{RANK}{WITHOUT_ASKING}137",
         NEVER_READY,
         when="starting",
@@ -280,14 +280,14 @@ CELLS = (
     Cell(
         "rank-killed-idle",
         "processes of a rank killed, idle",
-        lambda rack: kill(*_worker(rack).processes()),
+        lambda rack: kill(*_worker_node(rack).processes()),
         f"{RANK}{WITHOUT_ASKING}137",
         AGAIN,
     ),
     Cell(
         "rank-killed-load",
         "processes of a rank killed under load",
-        lambda rack: kill(*_worker(rack).processes()),
+        lambda rack: kill(*_worker_node(rack).processes()),
         f"{EITHER}{WITHOUT_ASKING}",
         AGAIN,
         load=True,
@@ -295,7 +295,7 @@ CELLS = (
     Cell(
         "worker-killed-idle",
         "worker process of a rank killed, idle: exit code 0 after 1 s",
-        lambda rack: kill(*_worker(rack).workers()),
+        lambda rack: kill(*_worker_node(rack).workers()),
         f"{RANK}{WITHOUT_ASKING}0",
         AGAIN,
         noticed=ENDED + 1,
@@ -318,21 +318,21 @@ CELLS = (
     Cell(
         "stopped-by-hand",
         "service of a rank stopped by hand",
-        lambda rack: _worker(rack).systemctl("stop", "sparkrack-serve-toy.service"),
+        lambda rack: _worker_node(rack).systemctl("stop", "sparkrack-serve-toy.service"),
         f"{RANK}(stopped: .* not by its agent|{WITHOUT_ASKING}0)",
         AGAIN,
     ),
     Cell(
         "guard",
         "memory guard ends a rank",
-        _guard,
+        _write_guard_line,
         f"{RANK}{WITHOUT_ASKING}137",
         ("held", "not restarted: spark2: the kernel logged: sparkrack-memory-guard"),
     ),
     Cell(
         "rank-frozen-idle",
         "rank frozen (SIGSTOP), idle",
-        lambda rack: freeze(*_worker(rack).processes()),
+        lambda rack: freeze(*_worker_node(rack).processes()),
         f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
@@ -341,7 +341,7 @@ CELLS = (
     Cell(
         "rank-frozen-load",
         "rank frozen (SIGSTOP) under load",
-        lambda rack: freeze(*_worker(rack).processes()),
+        lambda rack: freeze(*_worker_node(rack).processes()),
         f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
@@ -371,7 +371,7 @@ CELLS = (
         Cell(
             f"garbage-{form}",
             f"a unit that starts answers with {what}",
-            _garbage(text),
+            _answer_garbage(text),
             re.escape(f"the answer is {text!r}, {reason}"),
             NEVER_READY,
             noticed=REFUSED,
@@ -382,7 +382,7 @@ CELLS = (
     Cell(
         "sockets",
         "the ranks of a unit that starts talk over sockets and not by RDMA",
-        _sockets,
+        _use_sockets,
         r"the ranks do not use RDMA: spark1: rocep1s0f1 moved 0 bytes .* \(NCCL says: Using network Socket\)",
         NEVER_READY,
         noticed=SOCKETS,
@@ -411,11 +411,11 @@ CELLS = (
     Cell(
         "machine-gone",
         "machine of a rank loses its power, boots later",
-        lambda rack: _worker(rack).kill(),
+        lambda rack: _worker_node(rack).kill(),
         NO_REPORT,
         UNPLANNED,
         noticed=LOST + 0.5,
-        repair=_boot(1),
+        repair=_boot_node(1),
     ),
     Cell(
         "head-machine-gone",
@@ -424,22 +424,22 @@ CELLS = (
         NO_ANSWER,
         UNPLANNED,
         noticed=LOST + 0.5,
-        repair=_boot(0),
+        repair=_boot_node(0),
     ),
-    Cell("link-flaps", "link cut for 5 s", _plug(False), "", UNDISTURBED, lasts=5.0, repair=_plug(True)),
+    Cell("link-flaps", "link cut for 5 s", _plug_cable(False), "", UNDISTURBED, lasts=5.0, repair=_plug_cable(True)),
     Cell(
         "link-cut-back",
         "link cut, back once all ranks have ended",
-        _plug(False),
+        _plug_cable(False),
         f"{NO_REPORT}|{NO_ANSWER}",
         AGAIN,
         noticed=LOST + 0.5,
-        repair=_plug(True),
+        repair=_plug_cable(True),
     ),
     Cell(
         "link-cut",
         "link cut for good",
-        _plug(False),
+        _plug_cable(False),
         f"{NO_REPORT}|{NO_ANSWER}",
         ("stopping", "spark2 is not known to be stopped"),
         noticed=LOST + 0.5,
@@ -506,7 +506,7 @@ CELLS = (
     Cell(
         "agent-killed",
         "agent killed; systemd ends its rank and starts it again after 2 s",
-        lambda rack: kill(_worker(rack).main_process("agent")),
+        lambda rack: kill(_worker_node(rack).main_process("agent")),
         f"{EITHER}(ended without being asked to|stopped)",
         AGAIN,
         noticed=ENDED + 2,
@@ -514,7 +514,7 @@ CELLS = (
     Cell(
         "agent-frozen",
         "agent frozen (SIGSTOP)",
-        lambda rack: freeze(_worker(rack).main_process("agent")),
+        lambda rack: freeze(_worker_node(rack).main_process("agent")),
         NO_REPORT,
         AGAIN,
         noticed=LOST + 0.5,
@@ -587,7 +587,7 @@ CELLS = (
         "asked to stop",
         ("down", "asked to stop"),
         gone=ENDED + DOCKER_STOP,
-        repair=lambda rack: freeze(_docker(rack), thaw=True),
+        repair=lambda rack: freeze(_pid_of_docker(rack), thaw=True),
         docker=True,
     ),
     Cell(
@@ -603,14 +603,14 @@ CELLS = (
     Cell(
         "docker-killed",
         "docker of one node killed, comes back once all ranks have ended",
-        lambda rack: kill(_docker(rack)),
+        lambda rack: kill(_pid_of_docker(rack)),
         f"{RANK}{WITHOUT_ASKING}125, result exit-code: docker .* or ended while it ran; .*; left of the rank: ",
         AGAIN,
-        repair=lambda rack: _worker(rack).start_docker(),
+        repair=lambda rack: _worker_node(rack).start_docker(),
         docker=True,
     ),
-    Cell("clock-forward", "clocks set forward by a day", _clock(86400), "", UNDISTURBED, clock=True),
-    Cell("clock-back", "clocks set back by a day", _clock(-86400), "", UNDISTURBED, clock=True),
+    Cell("clock-forward", "clocks set forward by a day", _shift_clock(86400), "", UNDISTURBED, clock=True),
+    Cell("clock-back", "clocks set back by a day", _shift_clock(-86400), "", UNDISTURBED, clock=True),
 )
 REAL: Mapping[str, str] = {
     "rank-killed-starting": "vLLM 0.9 / 4.0",

@@ -64,7 +64,7 @@ def main(words: Sequence[str]) -> int:
     with ProcessPoolExecutor(given.jobs) as pool:
         # The slow ones first, so that none of them runs alone in the end.
         order = sorted(cells, key=lambda cell: -cell.gone_limit)
-        asked = [pool.submit(_run, cell.name) for _ in range(given.runs) for cell in order]
+        asked = [pool.submit(_run_cell, cell.name) for _ in range(given.runs) for cell in order]
         for done in as_completed(asked):
             outcome = done.result()
             found[outcome.cell].append(outcome)
@@ -79,7 +79,7 @@ def main(words: Sequence[str]) -> int:
     return 1 if late or any(outcome.faults for runs in outcomes.values() for outcome in runs) else 0
 
 
-def _run(name: str) -> Outcome:
+def _run_cell(name: str) -> Outcome:
     """Inject the failure of this name: a process of the pool takes a name, and no functions."""
     return run(next(cell for cell in CELLS if cell.name == name))
 
@@ -125,14 +125,14 @@ def spread(values: Iterable[float | None], digits: int = 1) -> str:
 def tables(found: Runs) -> str:
     """Return the Markdown of all cells, measured or not."""
     rows = [HEADS, ("---",) * len(HEADS)]
-    rows += [_row(cell, found.get(cell.name, [])) for cell in CELLS]
+    rows += [_row_of_cell(cell, found.get(cell.name, [])) for cell in CELLS]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
 
 
-def _row(cell: Cell, runs: list[Outcome]) -> tuple[str, ...]:
+def _row_of_cell(cell: Cell, runs: list[Outcome]) -> tuple[str, ...]:
     if not runs:
         return (cell.event, "0", *["-"] * (len(HEADS) - 3), REAL.get(cell.name, "-"))
-    reports = sorted({_plain(one.detector) for one in runs if one.detector})
+    reports = sorted({_remove_varying_values(one.detector) for one in runs if one.detector})
     loads = sorted(one.load for one in runs)
     left = sorted({text for one in runs for text in one.left})
     faults = sum(bool(one.faults) for one in runs)
@@ -146,14 +146,14 @@ def _row(cell: Cell, runs: list[Outcome]) -> tuple[str, ...]:
         spread(one.gone for one in runs),
         f"{gone}{', not held' if 'gone' in worst else ''}",
         "; ".join(reports) or "nothing",
-        _ends(cell, runs) + (f"; {faults} otherwise" if faults else ""),
+        _describe_end(cell, runs) + (f"; {faults} otherwise" if faults else ""),
         ", ".join(left) or "nothing",
         f"{loads[0]:g} to {loads[-1]:g}" if len(loads) > 1 else f"{loads[0]:g}",
         REAL.get(cell.name, "-"),
     )
 
 
-def _ends(cell: Cell, runs: list[Outcome]) -> str:
+def _describe_end(cell: Cell, runs: list[Outcome]) -> str:
     if not cell.detector:
         return "as before"
     if cell.end[0] == "ready":
@@ -161,7 +161,7 @@ def _ends(cell: Cell, runs: list[Outcome]) -> str:
     return f"{cell.end[0]}: {cell.end[1]}"
 
 
-def _plain(text: str) -> str:
+def _remove_varying_values(text: str) -> str:
     """A report without the values that differ from run to run."""
     return re.sub(r"\|", "/", re.sub(r", result [a-z-]+", "", re.sub(r"(; left of the rank): .*", r"\1", text)))
 

@@ -94,7 +94,7 @@ class Observation:
         self.too_early = ""
         """A state in which every rank is stopped, that was reported while one ran."""
 
-    def _report(self) -> tuple[float, str, str] | None:
+    def _first_report(self) -> tuple[float, str, str] | None:
         """Time, reporter and reason of what is reported by now: the state of the coordinator, or an agent for
         itself."""
         found = []
@@ -125,8 +125,8 @@ class Observation:
             if now > until:
                 outcome.faults.append(f"not noticed, or ranks run, after {patience:g} s: {sorted(self.pids)}")
                 break
-            reported = reported or self._report()
-            stopped = self._stopped()
+            reported = reported or self._first_report()
+            stopped = self._stopped_state()
             self.pids = {pid for pid in self.pids if namespace.alive(pid)}
             if stopped and self.pids:
                 self.too_early = f"{stopped} while ranks run: {sorted(self.pids)}"
@@ -142,7 +142,7 @@ class Observation:
         if gone and [node.starts for node in self.rack.nodes] != [0, 0]:
             outcome.gone = round(gone - self.begun, 1)
 
-    def _stopped(self) -> str:
+    def _stopped_state(self) -> str:
         """The state since the injection in which every rank is stopped, empty for another one."""
         at, state, *_ = [[0.0, ""], *self.rack.record().get("transitions", [])][-1]
         return str(state) if at >= self.begun and state in ("down", "held") else ""
@@ -156,15 +156,17 @@ class Observation:
 def left_behind(rack: ServingRack) -> list[str]:
     """What of the unit is left on the nodes beside coordinator and agents, once its processes had 20 s to be reaped."""
     until = time.monotonic() + 20
-    while (found := _left(rack)) and time.monotonic() < until:
+    while (found := _list_leftovers(rack)) and time.monotonic() < until:
         time.sleep(LOOK)
     return found
 
 
-def _left(rack: ServingRack) -> list[str]:
+def _list_leftovers(rack: ServingRack) -> list[str]:
     found = []
     for node in rack.nodes:
-        found += [f"{node.name}: process {' '.join(words)}"[:200] for words in _strangers(node.strangers())]
+        found += [
+            f"{node.name}: process {' '.join(words)}"[:200] for words in _remove_systemctl_calls(node.strangers())
+        ]
         found += [f"{node.name}: port {port}" for port in sorted(node.listening() - {COORDINATOR_PORT})]
         expected = {"toy.rank.json", "toy.hang.json", *(["toy.json"] if not node.rank else [])}
         files = {file.name for file in (node.folder / "state").iterdir()}
@@ -180,7 +182,7 @@ def _left(rack: ServingRack) -> list[str]:
     return found
 
 
-def _strangers(processes: list[list[str]]) -> list[list[str]]:
+def _remove_systemctl_calls(processes: list[list[str]]) -> list[list[str]]:
     """Leave out the questions to systemctl that are being asked, whose last process may be a fork or `cat`."""
     return [words for words in processes if not any("/service" in word for word in words)]
 
@@ -199,7 +201,7 @@ def run(cell: Cell, pace: float = 1.0) -> Outcome:
     rack = ServingRack(folder, as_installed=True, pace=pace)
     outcome = Outcome(cell.name)
     try:
-        _inject(cell, rack, outcome)
+        _inject_failure(cell, rack, outcome)
     except (AssertionError, subprocess.SubprocessError) as error:
         outcome.faults.append(str(error)[:4000])
     finally:
@@ -219,7 +221,7 @@ def judged(cell: Cell, outcome: Outcome, times: Mapping[str, float]) -> list[str
     return found
 
 
-def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
+def _inject_failure(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
     if cell.clock:
         for node in rack.nodes:
             node.clock_error = node.folder / "clock"
@@ -252,11 +254,11 @@ def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
             if cell.repair:
                 cell.repair(rack)
         else:
-            _undisturbed(cell, rack, observed)
-    _end(cell, rack, outcome)
+            _check_undisturbed(cell, rack, observed)
+    _check_end(cell, rack, outcome)
 
 
-def _undisturbed(cell: Cell, rack: ServingRack, observed: Observation) -> None:
+def _check_undisturbed(cell: Cell, rack: ServingRack, observed: Observation) -> None:
     """See that the failure ends nothing, for longer than a lease and a question. Raises AssertionError."""
     time.sleep(cell.lasts * rack.pace)
     if cell.repair:
@@ -267,7 +269,7 @@ def _undisturbed(cell: Cell, rack: ServingRack, observed: Observation) -> None:
     assert [node.starts for node in rack.nodes] == observed.starts
 
 
-def _end(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
+def _check_end(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
     """Wait for the state that must follow, then see what is left behind. Raises AssertionError."""
     state, reason = cell.end
 

@@ -106,16 +106,16 @@ def systemd_seconds(folder: Path) -> float:
         systemd.wait_for({API_PORT})
         words = ("systemctl", "show", "--property=ActiveState,Result,ExecMainStatus,InvocationID,MainPID", "rank")
         manager = systemd.group / "init.scope/cpu.stat"
-        own = [children_seconds(), _usage(manager)]
+        own = [children_seconds(), _cpu_seconds(manager)]
         for _ in range(QUESTIONS):
             assert "ActiveState=active" in systemd.run(*words).stdout
-        return children_seconds() - own[0] + _usage(manager) - own[1]
+        return children_seconds() - own[0] + _cpu_seconds(manager) - own[1]
     finally:
         systemd.end()
         namespace.delete(systemd.namespace)
 
 
-def _usage(file: Path) -> float:
+def _cpu_seconds(file: Path) -> float:
     return int(file.read_text().split()[1]) / 1e6
 
 

@@ -7,7 +7,7 @@ from sparkrack.cli.main import sparkrack
 from sparkrack.serving import unit_run
 from sparkrack.serving.coordinator import UnitCoordinator
 unit_run.POLL_SECONDS = 0.5
-at, put, ask, seen = sys.argv[1], FileSnapshot.put, UnitCoordinator._run, []
+at, put, ask, seen = sys.argv[1], FileSnapshot.put, UnitCoordinator._run_question, []
 def passed(step):
     if step == at:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -31,7 +31,7 @@ def killed_around_a_change(self, place, value):
     found = put(self, place, value)
     passed(f"after {value} in rack.yaml")
     return found
-UnitCoordinator._run, FileSnapshot.put = killed_around_a_desired_state, killed_around_a_change
+UnitCoordinator._run_question, FileSnapshot.put = killed_around_a_desired_state, killed_around_a_change
 sparkrack(["serve", "use", "-y", *sys.argv[2:]])
 """
 """Arguments: the step, such as `after down of toy`, `toy is starting`, `before up in rack.yaml`; those of the verb."""

@@ -35,24 +35,24 @@ class Api(BaseHTTPRequestHandler):
     ranks: ClassVar[list[Any]] = []
 
     def do_GET(self) -> None:
-        self._answer(200, {})
+        self._send_answer(200, {})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers["Authorization"] != f"Bearer {os.environ['VLLM_API_KEY']}":
-            self._answer(401, {"error": "Incorrect API key"})
+            self._send_answer(401, {"error": "Incorrect API key"})
             return
         try:
             ray.get([rank.step.remote() for rank in self.ranks], timeout=300)
         except Exception as error:  # of Ray: an actor that died, a node that is gone, a timeout
             print(f"{type(error).__name__}: {error}", flush=True)
-            self._answer(500, {"error": "EngineDeadError"})
+            self._send_answer(500, {"error": "EngineDeadError"})
             threading.Timer(0.5, os._exit, [0]).start()
             return
         choice = {"text": "4"} if self.path == "/v1/completions" else {"message": {"role": "assistant", "content": "4"}}
-        self._answer(200, {"choices": [choice], "usage": {"completion_tokens": 1}})
+        self._send_answer(200, {"choices": [choice], "usage": {"completion_tokens": 1}})
 
-    def _answer(self, status: int, content: Any) -> None:
+    def _send_answer(self, status: int, content: Any) -> None:
         text = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))

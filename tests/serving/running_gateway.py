@@ -183,7 +183,7 @@ class RunningGateway:
         with self.nginx_log.open("wb") as log:
             self.nginx = subprocess.Popen(
                 [
-                    *self._limits(),
+                    *self._limit_capabilities(),
                     NGINX,
                     "-e",
                     "stderr",
@@ -232,7 +232,7 @@ class RunningGateway:
     def router_log(self) -> Path:
         return self.root / "router.log"
 
-    def _limits(self) -> list[str]:
+    def _limit_capabilities(self) -> list[str]:
         """The capabilities that the service leaves to nginx, where this process may take the others away."""
         if os.geteuid() or not shutil.which("setpriv"):
             return []

@@ -39,7 +39,7 @@ def main(words: list[str]) -> None:
     environment = {**os.environ, "NOTIFY_SOCKET": "@" + os.fsdecode(name[1:])}
     while True:
         process = subprocess.Popen(program, env=environment)
-        signal.signal(signal.SIGTERM, lambda *_, one=process: _leave(one))
+        signal.signal(signal.SIGTERM, lambda *_, one=process: _end_with_service(one))
         file = folder / f"{unit.stem}.pid"
         file.with_suffix(".new").write_text(str(process.pid))
         file.with_suffix(".new").replace(file)
@@ -60,7 +60,7 @@ def main(words: list[str]) -> None:
         time.sleep(pause)
 
 
-def _leave(process: subprocess.Popen[bytes]) -> None:
+def _end_with_service(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     process.wait()
     os._exit(0)

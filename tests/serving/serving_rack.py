@@ -78,7 +78,7 @@ class ServingNode:
             file.write_text(f"{content}\n")
             file.chmod(0o600)
         gate.write_text(f"[ ! -e {self.gate_reason} ] || {{ cat {self.gate_reason}; exit 1; }}\n")
-        self._write_service(self._script(key))
+        self._write_service(self._write_script(key))
         (self.folder / "service/patience").write_text(f"{self.rack.engine.stop}\n")
         values: dict[str, Any] = {
             "name": "toy",
@@ -118,7 +118,7 @@ class ServingNode:
         words = [str(HERE / "docker_standin.py"), "daemon", str(self.folder / "service"), str(group)]
         self.docker = self.spawn(*words)
 
-    def _script(self, key: Path) -> str:
+    def _write_script(self, key: Path) -> str:
         """The service: the launcher's line, with a /dev/shm of the node."""
         engine, launch = self.rack.engine, self.rack.launches[self.rank]
         temporary = self.folder / "tmp"
@@ -189,12 +189,14 @@ class ServingNode:
             )
 
     def start_coordinator(self) -> None:
-        self.coordinator = self._start("sparkrack-serve-coordinator", self.program("serve_coordinator.py", "run"))
+        self.coordinator = self._start_program(
+            "sparkrack-serve-coordinator", self.program("serve_coordinator.py", "run")
+        )
 
     def start_agent(self) -> None:
         stop = ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service"), "stop"]
         bound = str(UNIT_FILES / "sparkrack-serve.service")
-        self.agent = self._start("sparkrack-serve-agent", self.agent_program(), bound, *stop)
+        self.agent = self._start_program("sparkrack-serve-agent", self.agent_program(), bound, *stop)
 
     def agent_program(self) -> list[str]:
         """The words of the agent."""
@@ -204,7 +206,7 @@ class ServingNode:
         cgroups = self.cgroups or self.folder / "cgroups"
         return [*words, "--cgroups", str(cgroups), "--runtime", str(self.folder / "run")]
 
-    def _start(self, unit: str, program: list[str], *bound: str) -> subprocess.Popen[bytes]:
+    def _start_program(self, unit: str, program: list[str], *bound: str) -> subprocess.Popen[bytes]:
         if not self.rack.as_installed:
             return self.spawn(*program)
         systemd = [HERE / "service_standin.py", UNIT_FILES / f"{unit}.service", self.folder / "service", self.rack.pace]
@@ -257,7 +259,7 @@ class ServingNode:
         """The processes of the engine here, of which an argument begins with this text."""
         found = []
         for pid in namespace.processes(self.namespace):
-            arguments = namespace._arguments(pid)
+            arguments = namespace._read_arguments(pid)
             ours = any(mark in one for one in arguments for mark in self.rack.engine.mark)
             if ours and any(one.startswith(beginning) for one in arguments):
                 found.append(pid)
@@ -265,7 +267,7 @@ class ServingNode:
 
     def programs(self, name: str) -> list[int]:
         """The processes of the engine whose program has this name."""
-        return [pid for pid in self.processes() if Path(namespace._arguments(pid)[0]).name == name]
+        return [pid for pid in self.processes() if Path(namespace._read_arguments(pid)[0]).name == name]
 
     def workers(self) -> list[int]:
         """The processes of the rank itself, without those of API and engine."""
@@ -273,7 +275,7 @@ class ServingNode:
 
     def strangers(self) -> list[list[str]]:
         """The arguments of all processes here but coordinator, agent, and the questions that these ask systemctl."""
-        found = [namespace._arguments(pid) for pid in namespace.processes(self.namespace) if namespace.alive(pid)]
+        found = [namespace._read_arguments(pid) for pid in namespace.processes(self.namespace) if namespace.alive(pid)]
         known = ("serve_coordinator.py", "serve_agent.py", "systemctl_standin.sh", "gate.sh")
         own = [one for one in found if any(one) and not any(word.endswith(known) for word in one)]
         return [one for one in own if not {str(HERE / "docker_standin.py"), "daemon"} <= set(one)]

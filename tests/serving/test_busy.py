@@ -60,9 +60,9 @@ class ProbedEngine:
         self.prober = serve_coordinator.Prober(self.unit, self.lifecycle, self.lock, now)
         self.running, self.gate, self.over = 0, 0, False
         self.log = folder / "log"
-        self.process = self._start()
+        self.process = self._start_engine()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start_engine(self) -> subprocess.Popen[bytes]:
         common = ["--served-model-name", "m", "--host", "127.0.0.1", "--port", str(self.port)]
         if self.asks in ("embedding", "score"):
             common += {"vllm": ["--runner", "pooling"], "sglang": ["--is-embedding"]}[self.kind]

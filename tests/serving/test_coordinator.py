@@ -63,10 +63,10 @@ class LoneCoordinator:
         self.server = serve_coordinator.CoordinatorServer(self.unit, previous, SECRET, self.lifecycle, threading.Lock())
 
     def serve(self) -> None:
-        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread = threading.Thread(target=self._serve_connections, daemon=True)
         self.thread.start()
 
-    def _serve(self) -> None:
+    def _serve_connections(self) -> None:
         with contextlib.suppress(SystemExit):  # of `Ended`
             self.server.serve()
 

@@ -121,7 +121,7 @@ class Refusal:
     remedy: str
 
 
-def _slow(stage: Stage) -> dict[str, Any]:
+def _make_docker_slow(stage: Stage) -> dict[str, Any]:
     stage.patch.setattr(serve_gate_command, "LIMIT", 0.5)
     return stage.echo("docker", "exec sleep 30")
 
@@ -164,7 +164,7 @@ def _disk_fails(stage: Stage) -> dict[str, Any]:
     return {}
 
 
-def _unsynchronized(stage: Stage) -> dict[str, Any]:
+def _unsynchronize_clock(stage: Stage) -> dict[str, Any]:
     stage.patch.setattr(serve_start_gate, "TIME_WAIT", 0.0)
     return stage.echo("timedatectl", "echo no")
 
@@ -237,7 +237,7 @@ def _cold_secret(stage: Stage) -> dict[str, Any]:
     return changes
 
 
-def _wanted(**changes: Any) -> Callable[[Stage], dict[str, Any]]:
+def _change_wanted(**changes: Any) -> Callable[[Stage], dict[str, Any]]:
     return lambda _stage: changes
 
 
@@ -246,10 +246,10 @@ GIB = 1 << 30
 TABLE: dict[str, Refusal] = {
     "gate file": Refusal(lambda stage: stage.reads("nowhere.json"), "nowhere.json", APPLY),
     "gate file, text": Refusal(lambda stage: stage.reads("text.json"), "not JSON", APPLY),
-    "gate file, keys": Refusal(_wanted(more=1), "gate.json", APPLY),
+    "gate file, keys": Refusal(_change_wanted(more=1), "gate.json", APPLY),
     "files": Refusal(lambda s: s.file("qwen.pending", ""), "qwen.pending", APPLY),
     "program": Refusal(lambda s: s.file("bin/timedatectl", None), "timedatectl cannot be run", APPLY),
-    "silence": Refusal(_slow, "within 0.5 s", "look at `systemctl status docker`"),
+    "silence": Refusal(_make_docker_slow, "within 0.5 s", "look at `systemctl status docker`"),
     "docker": Refusal(
         lambda s: s.echo("docker", "echo no >&2; exit 3"), "ends with 3: no", "`systemctl status docker`"
     ),
@@ -271,16 +271,16 @@ TABLE: dict[str, Refusal] = {
         lambda s: s.file("srv/models/qwen3/config.json", "x"), "1 of 2 files", "run `sparkrack apply --only models`"
     ),
     "mounted files": Refusal(
-        _wanted(files={"/etc/sparkrack/serve/qwen.files/0": {"run.sh": "0" * 64}}),
+        _change_wanted(files={"/etc/sparkrack/serve/qwen.files/0": {"run.sh": "0" * 64}}),
         "/etc/sparkrack/serve/qwen.files/0/run.sh is missing",
         "run `sparkrack apply --only serving`",
     ),
     "ports, table": Refusal(lambda s: s.file("proc/net/tcp", "head\nodd\n"), "'odd'", "look at `ss -ltn`"),
-    "ports": Refusal(_wanted(ports={"29400": "x"}), "port 29400", "end it: `ss -ltnp"),
+    "ports": Refusal(_change_wanted(ports={"29400": "x"}), "port 29400", "end it: `ss -ltnp"),
     "file": Refusal(lambda s: s.file("proc/meminfo", None), "/proc/meminfo", APPLY),
     "cache, disk": Refusal(_disk_fails, "Input/output error", "look at `df`"),
     "cache": Refusal(
-        _wanted(cache=WANTED["cache"] | {"bytes": 1 << 60}), f"cache is {(1 << 60) / GIB:.1f}", "remove files"
+        _change_wanted(cache=WANTED["cache"] | {"bytes": 1 << 60}), f"cache is {(1 << 60) / GIB:.1f}", "remove files"
     ),
     "devices": Refusal(
         lambda s: s.file("etc/sparkrack/fabric.env", "A=1\n"), "fabric.env", "run `sparkrack apply --only rdma`"
@@ -301,7 +301,7 @@ TABLE: dict[str, Refusal] = {
         lambda s: s.echo("nvidia-smi", "case $1 in *pstate*) echo ERR ;; esac"), "'ERR'", "restart the node"
     ),
     "echo": Refusal(lambda s: s.echo("ping", "exit 1"), "9000 bytes over enp1s0f1np1", "`sparkrack verify` names"),
-    "clock": Refusal(_unsynchronized, "NTPSynchronized is 'no'", "`timedatectl timesync-status`"),
+    "clock": Refusal(_unsynchronize_clock, "NTPSynchronized is 'no'", "`timedatectl timesync-status`"),
     "memory, total": Refusal(lambda s: s.file("proc/meminfo", "x\n"), "no MemTotal", "look at `free`"),
     "memory": Refusal(
         lambda s: s.echo(f"{GATE_PROGRAMS}/memory-gate", "echo '900 KiB are available' >&2; exit 1"),
@@ -398,7 +398,7 @@ TABLE: dict[str, Refusal] = {
 }
 
 
-def _raises() -> dict[tuple[str, int], str]:
+def _list_refusals() -> dict[tuple[str, int], str]:
     """Each statement that raises a refusal: by file and line of its end, its source."""
     found = {}
     for name in (
@@ -423,7 +423,7 @@ def _raises() -> dict[tuple[str, int], str]:
 def test_every_refusal_names_node_figure_and_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raises, seen = _raises(), set[str]()
+    raises, seen = _list_refusals(), set[str]()
     made = serve_gate_command.GateError.__init__
 
     def note(self: Exception, *words: object) -> None:

@@ -42,9 +42,9 @@ class RasStandIn:
         self.asked: list[str] = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = self.listener.getsockname()
-        threading.Thread(target=self._serve, daemon=True).start()
+        threading.Thread(target=self._serve_client, daemon=True).start()
 
-    def _serve(self) -> None:
+    def _serve_client(self) -> None:
         connection, _ = self.listener.accept()
         with connection, connection.makefile() as lines:
             for text in lines:

@@ -106,7 +106,7 @@ def test_key_and_secret_are_in_no_argument_log_or_state(rack: ServingRack) -> No
     rack.start()
     for node in rack.nodes:
         for pid in namespace.processes(node.namespace):
-            arguments = " ".join(namespace._arguments(pid))
+            arguments = " ".join(namespace._read_arguments(pid))
             assert KEY not in arguments
             assert SECRET not in arguments
         for file in (node.log, *(node.folder / "state").iterdir(), node.folder / "service/log"):

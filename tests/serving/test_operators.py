@@ -118,7 +118,7 @@ def test_the_key_is_in_no_argument_file_or_line_of_an_operators_command(
     seen: set[str] = set()
     until = time.monotonic() + PATIENCE
     while command.poll() is None and time.monotonic() < until:
-        seen |= {word for pid in _pids() for word in namespace._arguments(pid)}
+        seen |= {word for pid in _list_pids() for word in namespace._read_arguments(pid)}
         time.sleep(0.5)
     out, err = command.communicate(timeout=PATIENCE)
     assert command.returncode == 0, out + err
@@ -140,5 +140,5 @@ def files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def _pids() -> list[int]:
+def _list_pids() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]

@@ -26,12 +26,12 @@ class Api(BaseHTTPRequestHandler):
     released: threading.Event
 
     def do_POST(self) -> None:
-        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self._answer_request(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
 
     def do_GET(self) -> None:
-        self._answer(None)
+        self._answer_request(None)
 
-    def _answer(self, body: Any) -> None:
+    def _answer_request(self, body: Any) -> None:
         self.asked.append((self.command, self.path, dict(self.headers), body))
         answer = self.answers[self.path]
         if answer is None:

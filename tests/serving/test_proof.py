@@ -122,9 +122,9 @@ class ProofRack:
         back = {one["peer_address"]: one for one in self.nodes[1].wanted["proof"]["sends"]}
         assert set(sends) == set(HALVES)
         for half, one in sends.items():
-            self._cable(half, one["address"], back[one["address"]]["half"], one["peer_address"])
+            self._connect_cable(half, one["address"], back[one["address"]]["half"], one["peer_address"])
 
-    def _cable(self, half: str, address: str, other: str, other_address: str) -> None:
+    def _connect_cable(self, half: str, address: str, other: str, other_address: str) -> None:
         here, there = (node.namespace for node in self.nodes)
         words = ("link", "add", half, "type", "veth", "peer", "name", other, "netns", there)
         namespace.ip(*words, namespace=here)

@@ -182,7 +182,7 @@ class Peer:
         self.answers: dict[str, dict[str, Any]] = {"state": THERE, "receive": {}, "done": {}}
         self.heard: list[dict[str, Any]] = []
         self.server = socket.create_server(("127.0.0.2", port))
-        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread = threading.Thread(target=self._serve_connections, daemon=True)
         self.thread.start()
 
     def close(self) -> None:
@@ -190,7 +190,7 @@ class Peer:
         self.thread.join()
         self.server.close()
 
-    def _serve(self) -> None:
+    def _serve_connections(self) -> None:
         while True:
             try:
                 connection, _ = self.server.accept()

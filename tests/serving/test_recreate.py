@@ -76,7 +76,7 @@ from sparkrack.serving.coordinator import UnitCoordinator
 unit_run.POLL_SECONDS = 0.5
 subcommands.CALL = tuple(sys.argv[1:9])
 at, done = sys.argv[9], []
-run, call, ask = PreviousVersion._run, subcommands.CommandRunner.call, UnitCoordinator._run
+run, call, ask = PreviousVersion._run_on_node, subcommands.CommandRunner.call, UnitCoordinator._run_question
 def passed(step):
     done.append(step)
     if f"{step}, {done.count(step)}" == at:
@@ -96,8 +96,8 @@ def killed_around_a_desired_state(self, *words):
     answer = ask(self, *words)
     passed(f"after {words[0]}")
     return answer
-UnitCoordinator._run = killed_around_a_desired_state
-PreviousVersion._run = killed_before_a_script
+UnitCoordinator._run_question = killed_around_a_desired_state
+PreviousVersion._run_on_node = killed_before_a_script
 subcommands.CommandRunner.call = killed_around_apply
 sparkrack(sys.argv[10:])
 """
@@ -126,9 +126,9 @@ class RecreateRack(VerbRack):
             (rack.folder / "tools" / name).write_text(content)
             (rack.folder / "tools" / name).chmod(stat.S_IRWXU)
         for node in rack.nodes:
-            self._files(node)
+            self._write_files(node)
 
-    def _files(self, node: ServingNode) -> None:
+    def _write_files(self, node: ServingNode) -> None:
         etc = node.folder / "etc"
         (etc / "toy.args").write_text(f"sha256:{'a' * 64}\n")
         (etc / "toy.env").write_text(GOOD)

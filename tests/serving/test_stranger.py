@@ -156,7 +156,7 @@ def test_the_rack_file_says_who_else_reaches_the_engine(
 
 
 def test_verify_sees_the_filter_in_the_kernel_and_misses_it_where_it_is_not(node: Node) -> None:
-    machine: Any = SimpleNamespace(run=lambda command: _run(node, command))
+    machine: Any = SimpleNamespace(run=lambda command: _run_on_node(node, command))
     rack, here = node.locked.rack, node.locked.rack.nodes["n0"]
     verify.test_the_kernel_closes_each_rank_to_other_machines(here, machine, rack, CheckReporter([]))
     open_slice = content(desired.files(node.locked, "n0"), "sparkrack-one.slice").replace("IPAddressDeny=any\n", "")
@@ -177,6 +177,6 @@ def test_verify_sees_the_filter_in_the_kernel_and_misses_it_where_it_is_not(node
         verify.test_the_kernel_closes_each_rank_to_other_machines(here, machine, rack, CheckReporter([]))
 
 
-def _run(node: Node, command: str) -> SimpleNamespace:
+def _run_on_node(node: Node, command: str) -> SimpleNamespace:
     done = node.systemd.run("sh", "-c", command)
     return SimpleNamespace(rc=done.returncode, stdout=done.stdout, stderr=done.stderr)

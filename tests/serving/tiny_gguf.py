@@ -15,19 +15,19 @@ CHAIN: dict[str, str | int] = {"=": "4", "4": ".", ".": END, "O": "K", "K": END}
 _TEXT, _U32, _F32, _ARRAY, _I32 = 8, 4, 6, 9, 5
 
 
-def _text(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     return struct.pack("<Q", len(text.encode())) + text.encode()
 
 
-def _item(key: str, kind: int, value: bytes) -> bytes:
-    return _text(key) + struct.pack("<I", kind) + value
+def _encode_item(key: str, kind: int, value: bytes) -> bytes:
+    return _encode_text(key) + struct.pack("<I", kind) + value
 
 
-def _list(key: str, kind: int, values: list[bytes]) -> bytes:
-    return _item(key, _ARRAY, struct.pack("<IQ", kind, len(values)) + b"".join(values))
+def _encode_list(key: str, kind: int, values: list[bytes]) -> bytes:
+    return _encode_item(key, _ARRAY, struct.pack("<IQ", kind, len(values)) + b"".join(values))
 
 
-def _next(token: int) -> int:
+def _next_token(token: int) -> int:
     follows = CHAIN.get(chr(token - 3) if token > 2 else "", "O")
     return follows if isinstance(follows, int) else ord(follows) + 3
 
@@ -39,19 +39,19 @@ def write(path: Path, context: int = 4096) -> None:
     size = len(VOCABULARY)
     kinds = [2, 3, 3, *[6] * 256]  # unknown, control, control, bytes
     items = [
-        _item("general.architecture", _TEXT, _text("llama")),
-        *(_item(f"llama.{key}", _U32, struct.pack("<I", value)) for key, value in numbers.items()),
-        _item("llama.attention.layer_norm_rms_epsilon", _F32, struct.pack("<f", 1e-5)),
-        _item("tokenizer.ggml.model", _TEXT, _text("llama")),
-        _list("tokenizer.ggml.tokens", _TEXT, [_text(token) for token in VOCABULARY]),
-        _list("tokenizer.ggml.scores", _F32, [struct.pack("<f", 0)] * size),
-        _list("tokenizer.ggml.token_type", _I32, [struct.pack("<i", kind) for kind in kinds]),
-        _item("tokenizer.ggml.eos_token_id", _U32, struct.pack("<I", END)),
+        _encode_item("general.architecture", _TEXT, _encode_text("llama")),
+        *(_encode_item(f"llama.{key}", _U32, struct.pack("<I", value)) for key, value in numbers.items()),
+        _encode_item("llama.attention.layer_norm_rms_epsilon", _F32, struct.pack("<f", 1e-5)),
+        _encode_item("tokenizer.ggml.model", _TEXT, _encode_text("llama")),
+        _encode_list("tokenizer.ggml.tokens", _TEXT, [_encode_text(token) for token in VOCABULARY]),
+        _encode_list("tokenizer.ggml.scores", _F32, [struct.pack("<f", 0)] * size),
+        _encode_list("tokenizer.ggml.token_type", _I32, [struct.pack("<i", kind) for kind in kinds]),
+        _encode_item("tokenizer.ggml.eos_token_id", _U32, struct.pack("<I", END)),
     ]
     unit = [[float(place == token) for place in range(WIDTH)] for token in range(size)]
     output = [[0.0] * WIDTH for _ in range(size)]
     for token in range(size):
-        output[_next(token)][token] = 1.0
+        output[_next_token(token)][token] = 1.0
     flat = {"token_embd": unit, "output": output}
     none = {"attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH, WIDTH), "attn_v": (WIDTH, WIDTH), "attn_output": (WIDTH, WIDTH)}
     none |= {"ffn_gate": (WIDTH, INNER), "ffn_up": (WIDTH, INNER), "ffn_down": (INNER, WIDTH)}
@@ -63,7 +63,7 @@ def write(path: Path, context: int = 4096) -> None:
     }
     heads, data = b"", b""
     for name, (shape, values) in tensors.items():
-        heads += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
+        heads += _encode_text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
         data += struct.pack(f"<{len(values)}f", *values)  # each is a multiple of 32 bytes, as the format asks for
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(items)) + b"".join(items) + heads
     path.write_bytes(head + b"\0" * (-len(head) % 32) + data)

@@ -146,13 +146,13 @@ class TuneRack(RecreateRack):
         """Run `serve tune` as a process of its own, killed `at` a step, such as `after up, 2`: the second time. With
         `interrupted ` before the step it gets Ctrl-C there.
         """
-        return self._program("tune", *words, "-y", at=at)
+        return self._start_verb("tune", *words, "-y", at=at)
 
     def declare_again(self) -> subprocess.Popen[str]:
         """Run `serve recreate`."""
-        return self._program("recreate")
+        return self._start_verb("recreate")
 
-    def _program(self, verb: str, *words: str, at: str = "") -> subprocess.Popen[str]:
+    def _start_verb(self, verb: str, *words: str, at: str = "") -> subprocess.Popen[str]:
         apply = (sys.executable, "-c", APPLY, str(self.rack.folder), f"{self.rack.prefix}n")
         call = [sys.executable, "-c", RUN, *apply, at, "serve", verb, "toy", *words, "--rack", str(self.file)]
         return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))

@@ -184,7 +184,7 @@ def use(slot: Slot, clients: Load, step: str) -> Round:
     (old,) = (name for name in slot.names if declared[name] == "up")
     (new,) = (name for name in slot.names if name != old)
     begun = time.time()
-    code = _disturbed(slot, step, old, new)
+    code = _run_disturbed(slot, step, old, new)
 
     def still() -> Any:
         found = status(slot)
@@ -196,7 +196,7 @@ def use(slot: Slot, clients: Load, step: str) -> Round:
     assert len(up) < 2, states
     assert bool(said["reason"]) == (up != [wanted] or declared[wanted] != "up"), (states, declared, said)
     assert not said["reason"] or f"`sparkrack serve use {wanted}`" in said["reason"], said
-    _continue(slot, wanted)
+    _continue_use(slot, wanted)
     after, declared, left = status(slot)
     assert [name for name in slot.names if after[name] in UP] == [wanted], after
     assert (left["reason"], declared) == ("", {name: "up" if name == wanted else "down" for name in slot.names})
@@ -218,20 +218,20 @@ def use(slot: Slot, clients: Load, step: str) -> Round:
     }
 
 
-def _disturbed(slot: Slot, step: str, old: str, new: str) -> int:
+def _run_disturbed(slot: Slot, step: str, old: str, new: str) -> int:
     """Run `serve use` for the new unit with what happens at a step; return its exit code."""
     rack = ["--rack", str(slot.file)]
     if step not in (COORDINATOR, ABSENT):
         words = ("-c", KILLED_USE, step.format(old=old, new=new), new, *rack)
         output, _ = (killed := slot.program(*words)).communicate(timeout=600)
-        if _unlocked(slot, output):  # the round before was killed with nothing left to do
+        if _end_named_lock(slot, output):  # the round before was killed with nothing left to do
             output, _ = (killed := slot.program(*words)).communicate(timeout=600)
         assert killed.returncode in (-9, 137), f"{step} was not reached: {output}"
         return killed.returncode
     if step == ABSENT:
         slot.hinder(new, True)
         code, text = slot.run_verb("serve", "use", new, "-y")
-        if _unlocked(slot, text):
+        if _end_named_lock(slot, text):
             code, text = slot.run_verb("serve", "use", new, "-y")
         slot.hinder(new, False)
         assert (code, f"{old} serves again" in text) == (1, True), text
@@ -243,15 +243,15 @@ def _disturbed(slot: Slot, step: str, old: str, new: str) -> int:
     return running.returncode
 
 
-def _continue(slot: Slot, unit: str) -> None:
+def _continue_use(slot: Slot, unit: str) -> None:
     """Run `serve use` as `serve status` names it, and end the lock of the killed run as the refusal says."""
     code, text = slot.run_verb("serve", "use", unit, "-y")
-    if _unlocked(slot, text):
+    if _end_named_lock(slot, text):
         code, text = slot.run_verb("serve", "use", unit, "-y")
     assert code == 0, text
 
 
-def _unlocked(slot: Slot, text: str) -> bool:
+def _end_named_lock(slot: Slot, text: str) -> bool:
     """End the lock that a refusal names; return whether it names one."""
     found = re.search(r"sparkrack unlock (\S+)", text)
     if found:

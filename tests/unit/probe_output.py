@@ -14,12 +14,12 @@ def probe_output(commands: Mapping[str, str | tuple[int, str]], files: Mapping[s
     """
     lines = []
     for path, content in (files or {}).items():
-        lines.append(f"{path} absent" if content is None else f"{path} {_encoded(content)} 0")
+        lines.append(f"{path} absent" if content is None else f"{path} {_encode_text(content)} 0")
     for name, answer in commands.items():
         code, text = (0, answer) if isinstance(answer, str) else answer
-        lines.append(f"{name} " + _encoded(f"{text}\n{code}"))
+        lines.append(f"{name} " + _encode_text(f"{text}\n{code}"))
     return "".join(f"{line}\n" for line in [*lines, END])
 
 
-def _encoded(text: str) -> str:
+def _encode_text(text: str) -> str:
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()

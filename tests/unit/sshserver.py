@@ -31,7 +31,7 @@ class SshServer(ABC):
         self.transports: list[paramiko.Transport] = []
         self._listening = socket.create_server((address, port))
         self.port = int(self._listening.getsockname()[1])
-        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread = threading.Thread(target=self._serve_connections, daemon=True)
         self._thread.start()
 
     @abstractmethod
@@ -49,7 +49,7 @@ class SshServer(ABC):
         for transport in self.transports:
             transport.close()
 
-    def _serve(self) -> None:
+    def _serve_connections(self) -> None:
         while True:
             try:
                 connection, _ = self._listening.accept()

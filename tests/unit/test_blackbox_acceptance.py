@@ -121,5 +121,5 @@ def test_a_witness_without_a_count_has_lost_all_of_them() -> None:
     """The last count may have reached a witness and not the truth: the kill came in between."""
     truth = {1: 100.0, 2: 100.1, 3: 113.0}
     times = [black_box_kills._time_of(number, truth) for number in (0, 1, 3, 4)]
-    assert [black_box_kills._since(at, truth) for at in times] == [None, 13.0, 0.0, 0.0]
+    assert [black_box_kills._seconds_to_last_count(at, truth) for at in times] == [None, 13.0, 0.0, 0.0]
     assert black_box_kills._leg_down({"timeline": []}, 1.0) is None

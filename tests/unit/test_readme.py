@@ -49,13 +49,13 @@ def test_every_link_leads_somewhere() -> None:
             assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-def _page(role: Role) -> str:
+def _page_of_role(role: Role) -> str:
     page = f"{role.key}.md"
     return page if (generated.REPOSITORY / "docs/roles" / page).exists() else f"../../{role.package}/__init__.py"
 
 
 def test_the_roles_are_those_of_the_registry() -> None:
-    rows = [f"| [{role.key}]({_page(role)}) | {role.promise} | {role.proof} |" for role in roles()]
+    rows = [f"| [{role.key}]({_page_of_role(role)}) | {role.promise} | {role.proof} |" for role in roles()]
     lines = ("| | promise | proven by `sparkrack verify` with |", "| --- | --- | --- |", *rows)
     generated.check("docs/roles/README.md", "roles", "".join(f"{line}\n" for line in lines).replace("](docs/", "](../"))
 

@@ -59,7 +59,7 @@ def test_a_release(release: Any, tmp_path: Path) -> None:
         release.tag("0.2.0", "make test")
 
 
-def _edit(name: str, old: str, new: str) -> Callable[[Path], None]:
+def _edit_file(name: str, old: str, new: str) -> Callable[[Path], None]:
     def edit(folder: Path) -> None:
         path = folder / name
         assert old in path.read_text()
@@ -76,8 +76,8 @@ def _edit(name: str, old: str, new: str) -> Callable[[Path], None]:
         ("0.2.0", lambda folder: (folder / "new").touch(), "not clean"),
         ("0.3.0", lambda _: None, "upgrading.md has no section `## 0.3.0`"),
         ("0.1.0", lambda _: None, "has a section"),
-        ("0.2.0", _edit("CHANGELOG.md", "### Added\n- a thing\n", ""), "empty"),
-        ("0.2.0", _edit("pyproject.toml", "version = ", "versions = "), "0 lines"),
+        ("0.2.0", _edit_file("CHANGELOG.md", "### Added\n- a thing\n", ""), "empty"),
+        ("0.2.0", _edit_file("pyproject.toml", "version = ", "versions = "), "0 lines"),
     ],
 )
 def test_what_cannot_be_prepared(
@@ -94,9 +94,9 @@ def test_what_cannot_be_prepared(
     ("spoil", "tests", "why"),
     [
         (lambda _: None, " ", "--tests is empty"),
-        (_edit("pyproject.toml", "0.2.0", "0.2.1"), "make test", r"pyproject\.toml has 0\.2\.1"),
-        (_edit("CHANGELOG.md", "[0.2.0]", "[0.2.2]"), "make test", r"CHANGELOG\.md has 0\.2\.2"),
-        (_edit("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n- late\n"), "make test", "is not empty"),
+        (_edit_file("pyproject.toml", "0.2.0", "0.2.1"), "make test", r"pyproject\.toml has 0\.2\.1"),
+        (_edit_file("CHANGELOG.md", "[0.2.0]", "[0.2.2]"), "make test", r"CHANGELOG\.md has 0\.2\.2"),
+        (_edit_file("CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n- late\n"), "make test", "is not empty"),
         (lambda folder: (folder / "new").touch(), "make test", "not clean"),
     ],
 )

@@ -8,7 +8,7 @@ from lab.routeros_emulator.device import EmulatedDevice
 from lab.routeros_emulator.menu import EmulatedMenu, Values
 
 
-def _rows(device: EmulatedDevice) -> Iterator[Values]:
+def _list_rows(device: EmulatedDevice) -> Iterator[Values]:
     """All behind the bridge that has the unit's first address."""
     row = next(iter(device.store.rows("/ip/address")), None)
     interface = row.values["interface"] if row is not None else "bridge"
@@ -18,4 +18,4 @@ def _rows(device: EmulatedDevice) -> Iterator[Values]:
         yield {".id": f"*{number:X}", **known, **flags, "disabled": "false", "dhcp": "false", "vrf": "main"}
 
 
-ARP = EmulatedMenu("/ip/arp", rows=_rows)
+ARP = EmulatedMenu("/ip/arp", rows=_list_rows)

@@ -18,7 +18,7 @@ from lab.routeros_emulator.request import Call, Reply
 _PLAIN, _ENCRYPTED = b"\x88\xac\xa1\xb1", b"\xef\xa8\x91\x72"
 
 
-def _save(call: Call) -> Reply:
+def _save_backup(call: Call) -> Reply:
     """Write the file, under the unit's name and the time when no name is given.
 
     Nothing here reads a backup again, so "encrypted" ones differ by their first bytes only, and a digest stands for
@@ -48,6 +48,6 @@ BACKUP = EmulatedMenu(
     "/system/backup",
     verbs=frozenset(),
     rows=lambda _device: (),
-    actions={"save": _save},
+    actions={"save": _save_backup},
     needs={"save": frozenset({"ftp", "read", "policy", "sensitive"})},
 )

@@ -41,7 +41,7 @@ FIELDS = (
 
 
 # claim: switch.bond.refusals
-def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _check_row(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     slaves = row.values["slaves"].split(",")
     if not row.values["slaves"]:
         raise failure("at least one slave is needed")
@@ -56,7 +56,7 @@ def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -
             raise failure(f"{slave} is a bridge port and can not be a slave")
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
     ports = [port.values for name in row.values["slaves"].split(",") if (port := device.store.find(ETHERNET, name))]
     runs = row.values["disabled"] == "false" and device.runs(row.values["name"])
     shown = {"running": "true" if runs else "false"}
@@ -70,7 +70,7 @@ BONDING = EmulatedMenu(
     named_by="name",
     unique=((("name",), "already have interface with such name"),),
     pool="interface",
-    show=_show,
-    check=_check,
+    show=_show_row,
+    check=_check_row,
     unsets=frozenset({"forced-mac-address", "mlag-id"}),
 )

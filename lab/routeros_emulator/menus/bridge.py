@@ -102,7 +102,7 @@ def _show_bridge(device: EmulatedDevice, row: EmulatedRow) -> Values:
     auto = min((int(member["mtu"]) for member in members), default=1500)
     shown = {
         "actual-mtu": str(auto) if row.values["mtu"] == "auto" else row.values["mtu"],
-        "l2mtu": str(_l2mtu(device, row.values["name"])),
+        "l2mtu": str(_smallest_l2mtu(device, row.values["name"])),
         "running": "true" if row.values["disabled"] == "false" else "false",
         "dynamic": "false",
     }
@@ -115,11 +115,11 @@ def _check_bridge(device: EmulatedDevice, row: EmulatedRow, old: EmulatedRow | N
     above the l2mtu of one of its ports."""
     if old is None or row.values["mtu"] == "auto":
         return
-    if int(row.values["mtu"]) > _l2mtu(device, old.values["name"]):
+    if int(row.values["mtu"]) > _smallest_l2mtu(device, old.values["name"]):
         raise failure("could not set mtu")
 
 
-def _l2mtu(device: EmulatedDevice, bridge: str) -> int:
+def _smallest_l2mtu(device: EmulatedDevice, bridge: str) -> int:
     """The smallest of the ports."""
     ports = [r.values["interface"] for r in device.store.rows(PORT_PATH) if r.values["bridge"] == bridge]
     members = [member.values for name in ports if (member := device.store.find(ETHERNET, name))]

@@ -10,7 +10,7 @@ from lab.routeros_emulator.link_wiring import WiringError
 from lab.routeros_emulator.menu import EmulatedMenu, Values
 
 
-def _heard(device: EmulatedDevice) -> Iterator[tuple[str, str]]:
+def _list_heard_macs(device: EmulatedDevice) -> Iterator[tuple[str, str]]:
     """Yield the addresses of the nodes in the configuration, with the ports of their current links."""
     for socket in device.links.plant.sockets:
         port = device.links.interface(socket)
@@ -18,7 +18,7 @@ def _heard(device: EmulatedDevice) -> Iterator[tuple[str, str]]:
             yield from ((mac, port) for mac in socket.macs)
 
 
-def _hosts(device: EmulatedDevice) -> Iterator[Values]:
+def _list_hosts(device: EmulatedDevice) -> Iterator[Values]:
     """Addresses learned behind the ports, from the fabric and of the unit's own clients, and the ports' own."""
     number = 0
     tap_port = {tap: device.links.interface(socket) for socket in device.links.plant.sockets for tap in socket.taps}
@@ -27,7 +27,7 @@ def _hosts(device: EmulatedDevice) -> Iterator[Values]:
     except (WiringError, OSError) as error:
         device.tell("system,error", f"wires: {error}")
         learned = ()
-    entries = [(mac, port, False) for mac, port in _heard(device)]
+    entries = [(mac, port, False) for mac, port in _list_heard_macs(device)]
     entries += [(mac, tap_port[tap], False) for mac, tap in learned if tap in tap_port]
     entries += [(mac, port, False) for mac, port in device.neighbours.hosts()]
     entries += [(device.ethernet(p.name).values["mac-address"], p.name, True) for p in device.hardware.ports]
@@ -39,10 +39,10 @@ def _hosts(device: EmulatedDevice) -> Iterator[Values]:
             flags = {"dynamic": "true", "local": "true" if local else "false", "external": "false"}
             yield {".id": f"*{number:X}", "mac-address": mac, **where, **flags}
             number += 1
-    yield from _learned(device, number)
+    yield from _list_learned_hosts(device, number)
 
 
-def _learned(device: EmulatedDevice, number: int) -> Iterator[Values]:
+def _list_learned_hosts(device: EmulatedDevice, number: int) -> Iterator[Values]:
     """The addresses that a test lets the chip learn. They may be 128 K, so a port is looked up once."""
     for port in dict.fromkeys(port for _, port in device.learned):
         name = device.ethernet(port).values["name"]
@@ -55,4 +55,4 @@ def _learned(device: EmulatedDevice, number: int) -> Iterator[Values]:
             yield {".id": f"*{at:X}", "mac-address": mac, **where, **flags}
 
 
-BRIDGE_HOST = EmulatedMenu("/interface/bridge/host", rows=_hosts)
+BRIDGE_HOST = EmulatedMenu("/interface/bridge/host", rows=_list_hosts)

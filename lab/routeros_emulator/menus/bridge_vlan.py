@@ -26,7 +26,7 @@ FIELDS = (
 )
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
     bridge = row.values["bridge"]
     mine = next((entry for entry in entries(device, bridge) if entry.row == row.id), None)
     shown = {"dynamic": "false", "current-tagged": "", "current-untagged": ""}
@@ -36,7 +36,7 @@ def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
     return shown
 
 
-def _dynamic(device: EmulatedDevice) -> Iterator[Values]:
+def _list_dynamic_vlans(device: EmulatedDevice) -> Iterator[Values]:
     """VLANs that only PVIDs bring, in each bridge; the ids of their rows are inferred."""
     for bridge in device.store.rows(BRIDGE):
         name = bridge.values["name"]
@@ -56,7 +56,7 @@ def _dynamic(device: EmulatedDevice) -> Iterator[Values]:
                 }
 
 
-def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _check_row(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     both = {name: set(row.values[name].split(",")) - {""} for name in ("tagged", "untagged")}
     if both["tagged"] & both["untagged"]:
         raise failure("interface can not be in tagged and untagged at the same time")
@@ -74,7 +74,7 @@ BRIDGE_VLAN = EmulatedMenu(
     VLAN,
     FIELDS,
     verbs=FULL | {"listen"},
-    show=_show,
-    dynamic=_dynamic,
-    check=_check,
+    show=_show_row,
+    dynamic=_list_dynamic_vlans,
+    check=_check_row,
 )

@@ -67,7 +67,7 @@ FIELDS = (
 )
 
 
-def _factory(device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(device: EmulatedDevice) -> Iterator[Values]:
     """Nothing from the box; the configured certificate is one that was made before the emulator began."""
     identity = device.configured_identity()
     if identity is not None:
@@ -79,16 +79,16 @@ def _factory(device: EmulatedDevice) -> Iterator[Values]:
             "configured": "true",
         }
         key = identity.key
-        size = str(key.key_size) if isinstance(key, rsa.RSAPrivateKey) else _curve(key.curve.name)
+        size = str(key.key_size) if isinstance(key, rsa.RSAPrivateKey) else _curve_name(key.curve.name)
         yield defaults | subject_fields | {"key-size": size}
 
 
-def _curve(name: str) -> str:
+def _curve_name(name: str) -> str:
     """OpenSSL's name of a curve, as RouterOS has it."""
     return "prime256v1" if name == "secp256r1" else name
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
     identity = device.vault.get(row.id)
     shown = {"key-type": "ec" if row.values["key-size"] in CURVES else "rsa"}
     if "ca" in row.values:
@@ -96,17 +96,17 @@ def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
         shown["ca"] = issuer.values["name"] if issuer else row.values["ca"]
     flags = {"private-key": "false", "authority": "false", "issued": "false", "expired": "false"}
     flags |= {"crl": "false", "smart-card-key": "false", "revoked": "false"}
-    return shown | flags | (_facts(identity, "ca" in row.values) if identity else {})
+    return shown | flags | (_show_identity(identity, "ca" in row.values) if identity else {})
 
 
-def _facts(identity: Identity, issued: bool) -> Values:
+def _show_identity(identity: Identity, issued: bool) -> Values:
     made = identity.certificate
     left = made.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     authority = made.extensions.get_extension_for_class(x509.BasicConstraints).value.ca if _has_ca(made) else False
     return {
         "serial-number": f"{made.serial_number:x}".upper(),
         "fingerprint": made.fingerprint(hashes.SHA256()).hex(),
-        "skid": _skid(made),
+        "skid": _subject_key_id(made),
         "invalid-before": made.not_valid_before_utc.strftime("%Y-%m-%d %H:%M:%S"),
         "invalid-after": made.not_valid_after_utc.strftime("%Y-%m-%d %H:%M:%S"),
         "expires-after": durations.spell(max(int(left.total_seconds()), 0)),
@@ -121,12 +121,12 @@ def _has_ca(made: x509.Certificate) -> bool:
     return any(isinstance(extension.value, x509.BasicConstraints) for extension in made.extensions)
 
 
-def _skid(made: x509.Certificate) -> str:
+def _subject_key_id(made: x509.Certificate) -> str:
     found = (extension.value for extension in made.extensions)
     return next((value.digest.hex() for value in found if isinstance(value, x509.SubjectKeyIdentifier)), "")
 
 
-def _check(device: EmulatedDevice, row: EmulatedRow, old: EmulatedRow | None) -> None:
+def _check_row(device: EmulatedDevice, row: EmulatedRow, old: EmulatedRow | None) -> None:
     values = row.values
     if old is None:
         # A copy is a new template, whatever it was copied from.
@@ -148,13 +148,13 @@ def _check(device: EmulatedDevice, row: EmulatedRow, old: EmulatedRow | None) ->
         raise failure(f"invalid certificate template: {error}") from None
 
 
-def _along(device: EmulatedDevice, row: EmulatedRow) -> list[tuple[str, EmulatedRow]]:
+def _list_issued(device: EmulatedDevice, row: EmulatedRow) -> list[tuple[str, EmulatedRow]]:
     """Return the certificates that a CA has issued, and those that these have issued."""
     issued = [other for other in device.store.rows(PATH) if other.values.get("ca") == spell_id(row.id)]
-    return [(PATH, other) for other in issued] + [pair for other in issued for pair in _along(device, other)]
+    return [(PATH, other) for other in issued] + [pair for other in issued for pair in _list_issued(device, other)]
 
 
-def _sign(call: Call) -> Stream:
+def _sign_template(call: Call) -> Stream:
     """Make key and certificate of a template. Refusals come before the first row."""
     device, given = call.device, call.sentence.attributes
     for name in given:
@@ -174,10 +174,10 @@ def _sign(call: Call) -> Stream:
     other = device.store.find(PATH, name)
     if other is not None and other.id != row.id:
         raise failure("certificate with the same name already exists")
-    return _signing(call, row, name, _issuer(device, given["ca"]) if given.get("ca") else None)
+    return _stream_signing(call, row, name, _find_issuer(device, given["ca"]) if given.get("ca") else None)
 
 
-def _issuer(device: EmulatedDevice, name: str) -> tuple[int, Identity]:
+def _find_issuer(device: EmulatedDevice, name: str) -> tuple[int, Identity]:
     row = device.store.find(PATH, name)
     identity = device.vault.get(row.id) if row is not None else None
     if row is None or identity is None:
@@ -187,7 +187,7 @@ def _issuer(device: EmulatedDevice, name: str) -> tuple[int, Identity]:
     return row.id, identity
 
 
-async def _signing(call: Call, row: EmulatedRow, name: str, issuer: tuple[int, Identity] | None) -> Stream:
+async def _stream_signing(call: Call, row: EmulatedRow, name: str, issuer: tuple[int, Identity] | None) -> Stream:
     yield {"progress": "signing"}
     # Making an RSA key takes long enough to keep every other session waiting.
     identity = await asyncio.to_thread(issue, row.values, issuer[1] if issuer else None)
@@ -207,11 +207,11 @@ CERTIFICATE = EmulatedMenu(
     unsets=frozenset(),
     named_by="name",
     unique=((("name",), "certificate with the same name already exists"),),
-    factory=_factory,
-    show=_show,
-    check=_check,
-    along=_along,
-    actions={"sign": _sign},
+    factory=_factory_rows,
+    show=_show_row,
+    check=_check_row,
+    along=_list_issued,
+    actions={"sign": _sign_template},
     protected=frozenset({"sign"}),
     outside=True,
 )

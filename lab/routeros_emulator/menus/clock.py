@@ -33,11 +33,11 @@ FIELDS = (
 )
 
 
-def _factory(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(_device: EmulatedDevice) -> Iterator[Values]:
     yield {"time-zone-autodetect": "true", "time-zone-name": "manual"}
 
 
-def _show(device: EmulatedDevice, _row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, _row: EmulatedRow) -> Values:
     now = device.clock.now()
     offset = f"{now:%z}"
     dst = "true" if now.dst() else "false"
@@ -49,7 +49,7 @@ def _show(device: EmulatedDevice, _row: EmulatedRow) -> Values:
     }
 
 
-def _set(call: Call) -> Reply:
+def _set_clock(call: Call) -> Reply:
     """The zone is kept; a date or time that is set shifts the clock until the unit restarts (it has no
     battery; that is inferred)."""
     clock = call.device.clock
@@ -75,7 +75,7 @@ CLOCK_MENU = EmulatedMenu(
     FIELDS,
     verbs=EDIT,
     singleton=True,
-    factory=_factory,
-    show=_show,
-    actions={"set": _set},
+    factory=_factory_rows,
+    show=_show_row,
+    actions={"set": _set_clock},
 )

@@ -17,7 +17,7 @@ from lab.routeros_emulator.request import Call, Reply
 _REQUESTS = ("self", "child", "completion", "highlight", "syntax", "error")
 
 
-def _inspect(call: Call) -> Reply:
+def _inspect_path(call: Call) -> Reply:
     given = call.sentence.attributes
     for name in given:
         if name not in ("request", "path", "input", "as-value", "proplist", ".proplist", "without-paging"):
@@ -28,7 +28,7 @@ def _inspect(call: Call) -> Reply:
     if request not in _REQUESTS:
         raise no_match("request")
     path = [part for part in given.get("path", "").split(",") if part]
-    nodes = list(_nodes(call.device, path))
+    nodes = list(_list_nodes(call.device, path))
     if request == "child":
         return Reply(rows=nodes, listing=True)
     if request == "self":
@@ -39,25 +39,25 @@ def _inspect(call: Call) -> Reply:
     raise failure(f"request={request} is not emulated")
 
 
-def _nodes(device: EmulatedDevice, path: list[str]) -> Iterator[Values]:
+def _list_nodes(device: EmulatedDevice, path: list[str]) -> Iterator[Values]:
     """A node and its children; nothing when there is no such node."""
     known = {menu: commands for menu, commands in schema.tree().items() if menu in device.menus}
     at = "".join(f"/{part}" for part in path)
     below = sorted({menu[len(at) + 1 :].split("/")[0] for menu in known if menu.startswith(f"{at}/")})
     if at in known or below:
         commands = known.get(at, {})
-        yield _node(path[-1] if path else "", "path" if commands else "dir", "self")
-        yield from (_node(name, "path" if known.get(f"{at}/{name}") else "dir", "child") for name in below)
-        yield from (_node(name, "cmd", "child") for name in sorted(commands))
+        yield _make_node(path[-1] if path else "", "path" if commands else "dir", "self")
+        yield from (_make_node(name, "path" if known.get(f"{at}/{name}") else "dir", "child") for name in below)
+        yield from (_make_node(name, "cmd", "child") for name in sorted(commands))
         return
     menu, _, verb = at.rpartition("/")
     if verb in known.get(menu, {}):
-        yield _node(verb, "cmd", "self")
-        yield from (_node(name, "arg", "child") for name in arguments(device, menu, verb))
+        yield _make_node(verb, "cmd", "self")
+        yield from (_make_node(name, "arg", "child") for name in arguments(device, menu, verb))
         return
     above, _, command = menu.rpartition("/")
     if command in known.get(above, {}) and verb in arguments(device, above, command):
-        yield _node(verb, "arg", "self")
+        yield _make_node(verb, "arg", "self")
 
 
 def arguments(device: EmulatedDevice, path: str, verb: str) -> list[str]:
@@ -72,9 +72,9 @@ def arguments(device: EmulatedDevice, path: str, verb: str) -> list[str]:
     return sorted(names)
 
 
-def _node(name: str, kind: str, role: str) -> Values:
+def _make_node(name: str, kind: str, role: str) -> Values:
     return {"type": role, "name": name, "node-type": kind}
 
 
-CONSOLE = EmulatedMenu("/console", verbs=frozenset(), rows=lambda _device: (), actions={"inspect": _inspect})
+CONSOLE = EmulatedMenu("/console", verbs=frozenset(), rows=lambda _device: (), actions={"inspect": _inspect_path})
 ROOT = EmulatedMenu("", verbs=frozenset(), rows=lambda _device: ())

@@ -53,7 +53,7 @@ FIELDS = (
 )
 
 
-def _factory(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(_device: EmulatedDevice) -> Iterator[Values]:
     yield {item.name: str(item.default) for item in FIELDS}
 
 
@@ -62,6 +62,6 @@ DNS = EmulatedMenu(
     FIELDS,
     verbs=EDIT,
     singleton=True,
-    factory=_factory,
+    factory=_factory_rows,
     show=lambda _device, _row: {"dynamic-servers": "", "cache-used": "0"},
 )

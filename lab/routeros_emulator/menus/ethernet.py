@@ -64,20 +64,20 @@ _CAGE_ONLY = ("fec-mode", "sfp-ignore-rx-los", "sfp-rate-select", "sfp-shutdown-
 _TWISTED_ONLY = ("cable-settings", "mdix-enable", "disable-running-check")
 
 
-def _factory(device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(device: EmulatedDevice) -> Iterator[Values]:
     for port in device.hardware.ports:
         absent = _CAGE_ONLY if port.kind == "ether" else _TWISTED_ONLY
         values = {f.name: f.default for f in FIELDS if f.default is not None and f.name not in absent}
         address = device.hardware.mac(device.config.serial, port)
-        values |= {"name": port.name, "default-name": port.name, "advertise": _advertised(port)}
+        values |= {"name": port.name, "default-name": port.name, "advertise": _advertised_speeds(port)}
         yield values | {"mac-address": address, "orig-mac-address": address}
 
 
-def _advertised(port: EmulatedPort) -> str:
+def _advertised_speeds(port: EmulatedPort) -> str:
     return Words(SPEEDS).parse("advertise", ",".join(supported(port.kind)))
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
     name = row.values["default-name"]
     unchanged = device.unchanged_link(name)
     running = "true" if device.links.status(name).running else "false"
@@ -87,7 +87,7 @@ def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
         "slave": "true" if device.membership(row.values["name"]) else "false",
         "loop-protect-status": "off",
     }
-    return shown | _counters(device, name)
+    return shown | _move_counters(device, name)
 
 
 _BYTES = tuple(counter for counter in COUNTERS if counter.endswith("-bytes"))
@@ -95,11 +95,11 @@ _BYTES = tuple(counter for counter in COUNTERS if counter.endswith("-bytes"))
 _FRAMES = 1000
 
 
-def _counters(device: EmulatedDevice, name: str) -> Values:
+def _move_counters(device: EmulatedDevice, name: str) -> Values:
     """Traffic never stands still on a real unit, and a PAM4 link is never without corrected errors (inferred):
     a client that compares all counters must notice."""
     moving = dict.fromkeys(_BYTES, 1)
-    if _pam4(device, name):
+    if _is_pam4(device, name):
         moving["rs-fec-corrected"] = 1
     if not device.chip.quiet:
         moving["rx-packet"] = _FRAMES
@@ -109,7 +109,7 @@ def _counters(device: EmulatedDevice, name: str) -> Values:
     return {counter: str(ticks * moving.get(counter, 0) + device.chip.counter(name, counter)) for counter in COUNTERS}
 
 
-def _pam4(device: EmulatedDevice, name: str) -> bool:
+def _is_pam4(device: EmulatedDevice, name: str) -> bool:
     mode = device.links.status(name).mode
     return mode is not None and mode.pam4
 
@@ -121,7 +121,7 @@ def _reset_counters(call: Call) -> Reply:
     return Reply()
 
 
-def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _check_row(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     port = device.hardware.by_name[row.values["default-name"]]
     if int(row.values["l2mtu"]) > port.max_l2mtu:
         # That it is refused is certain (the manual gives the limit); the wording is inferred.
@@ -140,9 +140,9 @@ ETHERNET = EmulatedMenu(
     unique=((("name",), "already have interface with such name"),),
     pool="interface",
     first_id=FIRST_ID,
-    factory=_factory,
-    show=_show,
-    check=_check,
+    factory=_factory_rows,
+    show=_show_row,
+    check=_check_row,
     sort=lambda row: row.values["name"],
     actions={"monitor": monitor, "reset-counters": _reset_counters},
     protected=frozenset({"reset-counters"}),

@@ -19,7 +19,7 @@ _KNOWN = frozenset({"url", "dst-path", "output", "mode", "duration", "idle-timeo
 _IDLE_SECONDS = 10.0
 
 
-def _fetch(call: Call) -> Stream:
+def _fetch_file(call: Call) -> Stream:
     given = call.sentence.attributes
     for name in given:
         if name not in _KNOWN:
@@ -32,10 +32,10 @@ def _fetch(call: Call) -> Stream:
     if url.scheme != "http" or given.get("output", "file") != "file":
         raise failure("this way to fetch is not emulated")
     name = given.get("dst-path") or url.path.rpartition("/")[2]
-    return _download(call.device, url.hostname or "", url.port or 80, url.path, name)
+    return _download_file(call.device, url.hostname or "", url.port or 80, url.path, name)
 
 
-async def _download(device: EmulatedDevice, host: str, port: int, path: str, name: str) -> AsyncIterator[Values]:
+async def _download_file(device: EmulatedDevice, host: str, port: int, path: str, name: str) -> AsyncIterator[Values]:
     yield {"status": "connecting"}
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port), _IDLE_SECONDS)
@@ -68,6 +68,6 @@ TOOL = EmulatedMenu(
     "/tool",
     verbs=frozenset(),
     rows=lambda _device: (),
-    actions={"fetch": _fetch},
+    actions={"fetch": _fetch_file},
     needs={"fetch": frozenset({"ftp", "read", "write", "test"})},
 )

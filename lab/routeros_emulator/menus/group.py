@@ -44,12 +44,12 @@ FIELDS = (
 )
 
 
-def _factory(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(_device: EmulatedDevice) -> Iterator[Values]:
     for name in _BUILTIN:
         yield {"name": name, "policy": spell(set(POLICIES) - _DENIED[name]), "skin": "default"}
 
 
-def _keep(device: EmulatedDevice, row: EmulatedRow) -> None:
+def _refuse_removal(device: EmulatedDevice, row: EmulatedRow) -> None:
     """The groups of the factory stay, and so does one that has users. The wordings are inferred."""
     if row.values["name"] in _BUILTIN:
         raise failure("can not remove default group")
@@ -63,7 +63,7 @@ GROUP = EmulatedMenu(
     verbs=FULL - {"enable", "disable"},
     named_by="name",
     unique=((("name",), "group with the same name already exists"),),
-    factory=_factory,
-    keep=_keep,
+    factory=_factory_rows,
+    keep=_refuse_removal,
     needs=USER_NEEDS,
 )

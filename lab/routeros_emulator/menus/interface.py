@@ -24,7 +24,7 @@ _SHOWN = (
 )
 
 
-def _rows(device: EmulatedDevice) -> Iterator[Values]:
+def _list_rows(device: EmulatedDevice) -> Iterator[Values]:
     for path, kind in _TYPES:
         for row in listing(device, device.menus[path]):
             shown = {name: row[name] for name in _SHOWN if name in row}
@@ -38,4 +38,4 @@ def _rows(device: EmulatedDevice) -> Iterator[Values]:
             yield shown
 
 
-INTERFACE = EmulatedMenu("/interface", named_by="name", rows=_rows)
+INTERFACE = EmulatedMenu("/interface", named_by="name", rows=_list_rows)

@@ -56,7 +56,7 @@ _SERVICES = (
 )
 
 
-def _addresses(device: EmulatedDevice) -> Iterator[Values]:
+def _factory_addresses(device: EmulatedDevice) -> Iterator[Values]:
     yield {"address": device.config.management.with_prefixlen, "interface": "bridge", "disabled": "false"}
 
 
@@ -76,7 +76,7 @@ def _check_address(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow |
             raise failure("already have such address")
 
 
-def _services(device: EmulatedDevice) -> Iterator[Values]:
+def _factory_services(device: EmulatedDevice) -> Iterator[Values]:
     for name, port, tls in _SERVICES:
         values = {"name": name, "port": str(port), "address": "", "max-sessions": "20", "vrf": "main"}
         if tls:
@@ -85,7 +85,7 @@ def _services(device: EmulatedDevice) -> Iterator[Values]:
         yield values | {"disabled": "true" if name == "www-ssl" else "false"}
 
 
-def _connections(device: EmulatedDevice) -> Iterator[Values]:
+def _list_connections(device: EmulatedDevice) -> Iterator[Values]:
     """Since 7.23 the menu also shows a reverse proxy and the open connections, all of them dynamic.
 
     Their ids and exact fields are inferred.
@@ -131,7 +131,7 @@ ADDRESS = EmulatedMenu(
     "/ip/address",
     ADDRESS_FIELDS,
     verbs=FULL | {"listen"},
-    factory=_addresses,
+    factory=_factory_addresses,
     show=_show_address,
     check=_check_address,
 )
@@ -141,8 +141,8 @@ SERVICE = EmulatedMenu(
     SERVICE_FIELDS,
     verbs=SWITCHABLE | {"listen"},
     named_by="name",
-    factory=_services,
-    dynamic=_connections,
+    factory=_factory_services,
+    dynamic=_list_connections,
     show=_show_service,
     check=_check_service,
 )

@@ -27,26 +27,26 @@ MEMBER_FIELDS = (
 )
 
 
-def _factory(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(_device: EmulatedDevice) -> Iterator[Values]:
     for name in _BUILTIN:
         yield {"name": name, "include": "", "exclude": ""}
 
 
-def _builtin(row: EmulatedRow) -> bool:
+def _is_builtin(row: EmulatedRow) -> bool:
     return row.id <= len(_BUILTIN)
 
 
-def _show(_device: EmulatedDevice, row: EmulatedRow) -> Values:
-    return {"builtin": "true" if _builtin(row) else "false", "dynamic": "false"}
+def _show_row(_device: EmulatedDevice, row: EmulatedRow) -> Values:
+    return {"builtin": "true" if _is_builtin(row) else "false", "dynamic": "false"}
 
 
-def _keep(_device: EmulatedDevice, row: EmulatedRow) -> None:
-    if _builtin(row):
+def _refuse_removal(_device: EmulatedDevice, row: EmulatedRow) -> None:
+    if _is_builtin(row):
         raise failure("can not remove builtin list")
 
 
-def _check(_device: EmulatedDevice, row: EmulatedRow, old: EmulatedRow | None) -> None:
-    if old is not None and _builtin(old) and row.values["name"] != old.values["name"]:
+def _check_row(_device: EmulatedDevice, row: EmulatedRow, old: EmulatedRow | None) -> None:
+    if old is not None and _is_builtin(old) and row.values["name"] != old.values["name"]:
         raise failure("can not change builtin list")
 
 
@@ -56,10 +56,10 @@ LISTS = EmulatedMenu(
     verbs=FULL - {"enable", "disable"},
     named_by="name",
     unique=((("name",), "already have interface list with such name"),),
-    factory=_factory,
-    show=_show,
-    check=_check,
-    keep=_keep,
+    factory=_factory_rows,
+    show=_show_row,
+    check=_check_row,
+    keep=_refuse_removal,
 )
 MEMBERS = EmulatedMenu(
     MEMBER,

@@ -9,7 +9,7 @@ from lab.routeros_emulator.menu import EmulatedMenu
 from lab.routeros_emulator.request import Call, Reply
 
 
-def _write(level: str, call: Call) -> Reply:
+def _write_line(level: str, call: Call) -> Reply:
     for name in call.sentence.attributes:
         if name != "message":
             raise unknown_parameter(name)
@@ -23,5 +23,5 @@ def _write(level: str, call: Call) -> Reply:
 LOG = EmulatedMenu(
     "/log",
     rows=lambda device: list(device.log),
-    actions={level: partial(_write, level) for level in ("debug", "error", "info", "warning")},
+    actions={level: partial(_write_line, level) for level in ("debug", "error", "info", "warning")},
 )

@@ -94,22 +94,22 @@ ACTION_FIELDS = (
 )
 
 
-def _rules(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rules(_device: EmulatedDevice) -> Iterator[Values]:
     for topics, action in (("info", "memory"), ("error", "memory"), ("warning", "memory"), ("critical", "echo")):
         yield {"topics": topics, "action": action, "prefix": "", "regex": "", "disabled": "false"}
 
 
-def _actions(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_actions(_device: EmulatedDevice) -> Iterator[Values]:
     for target, values in _TARGETS.items():
         yield {"name": target, "target": target} | values
 
 
-def _default(_device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_default(_device: EmulatedDevice, row: EmulatedRow) -> Values:
     """The four rows of the factory, of rules as of actions."""
     return {"default": "true" if row.id <= len(_TARGETS) else "false"}
 
 
-def _keep(_device: EmulatedDevice, row: EmulatedRow) -> None:
+def _refuse_removal(_device: EmulatedDevice, row: EmulatedRow) -> None:
     """The rows of the factory stay; the wording is inferred."""
     if row.id <= len(_TARGETS):
         raise failure("can not remove default entry")
@@ -117,17 +117,17 @@ def _keep(_device: EmulatedDevice, row: EmulatedRow) -> None:
 
 def _keep_action(device: EmulatedDevice, row: EmulatedRow) -> None:
     """An action that a rule uses stays, too."""
-    _keep(device, row)
+    _refuse_removal(device, row)
     if any(rule.values["action"] == row.values["name"] for rule in device.store.rows(RULES)):
         raise failure("action is in use")
 
 
-def _stamp(call: Call) -> Values:
+def _stamp_fields(call: Call) -> Values:
     target = call.sentence.attributes.get("target", "")
     return _TARGETS.get(target, {})
 
 
-def _check(_device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _check_action(_device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     """A changed target brings its own fields and takes the others away."""
     if not re.fullmatch("[A-Za-z0-9]+", row.values["name"]):
         raise failure("action name can contain only letters and numbers")
@@ -142,9 +142,9 @@ LOGGING = EmulatedMenu(
     RULES,
     RULE_FIELDS,
     verbs=FULL,
-    factory=_rules,
-    show=lambda device, row: _default(device, row) | {"invalid": "false"},
-    keep=_keep,
+    factory=_factory_rules,
+    show=lambda device, row: _show_default(device, row) | {"invalid": "false"},
+    keep=_refuse_removal,
 )
 ACTION = EmulatedMenu(
     ACTIONS,
@@ -152,9 +152,9 @@ ACTION = EmulatedMenu(
     verbs=FULL - {"enable", "disable"},
     named_by="name",
     unique=((("name",), "action with the same name already exists"),),
-    factory=_actions,
-    show=_default,
-    check=_check,
+    factory=_factory_actions,
+    show=_show_default,
+    check=_check_action,
     keep=_keep_action,
-    stamp=_stamp,
+    stamp=_stamp_fields,
 )

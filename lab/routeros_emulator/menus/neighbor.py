@@ -28,11 +28,11 @@ FIELDS = (
 )
 
 
-def _factory(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(_device: EmulatedDevice) -> Iterator[Values]:
     yield {item.name: item.default for item in FIELDS if item.default is not None}
 
 
-def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _check_list(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     """The list must exist; ``!`` before it means all interfaces but those."""
     if device.store.find(LIST, row.values["discover-interface-list"].removeprefix("!")) is None:
         raise no_match("discover-interface-list")
@@ -43,8 +43,8 @@ SETTINGS = EmulatedMenu(
     FIELDS,
     verbs=EDIT,
     singleton=True,
-    factory=_factory,
-    check=_check,
+    factory=_factory_rows,
+    check=_check_list,
 )
 # The nodes of a laboratory speak no discovery protocol, so there are never neighbours.
 NEIGHBOR = EmulatedMenu("/ip/neighbor", verbs=READ, rows=lambda _device: ())

@@ -49,21 +49,21 @@ SERVER_FIELDS = (
 )
 
 
-def _factory(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(_device: EmulatedDevice) -> Iterator[Values]:
     yield {item.name: str(item.default) for item in CLIENT_FIELDS}
 
 
-def _servers(device: EmulatedDevice) -> list[EmulatedRow]:
+def _list_servers(device: EmulatedDevice) -> list[EmulatedRow]:
     return [row for row in device.store.rows(SERVERS) if row.values["disabled"] == "false"]
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
-    servers = ",".join(server.values["address"] for server in _servers(device))
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
+    servers = ",".join(server.values["address"] for server in _list_servers(device))
     status = "waiting" if row.values["enabled"] == "true" else "stopped"
     return {"servers": servers, "freq-drift": "0", "status": status}
 
 
-def _set(call: Call) -> Reply:
+def _set_servers(call: Call) -> Reply:
     given = dict(call.sentence.attributes)
     wanted = given.pop("servers", None)
     addresses = [Host().parse("servers", part) for part in (wanted or "").split(",") if part]
@@ -78,15 +78,15 @@ def _set(call: Call) -> Reply:
         come = [StoreChange(SERVERS, store.new_id(SERVER_MENU), None, values) for values in rows]
         action = "system ntp client changed"
         store.apply(StoreAction(action, call.client.owner, call.device.clock.stamp(), (*gone, *come)))
-    _synchronize(call.device)
+    _synchronize_clock(call.device)
     return Reply()
 
 
-def _synchronize(device: EmulatedDevice) -> None:
+def _synchronize_clock(device: EmulatedDevice) -> None:
     """A time server answers at once: the clock moves as far as the configuration names, once for each start."""
     (client,) = device.store.rows(CLIENT)
     if device.config.ntp_moves and not device.clock.synchronized and client.values["enabled"] == "true":
-        if not _servers(device):
+        if not _list_servers(device):
             return
         device.clock.synchronized = True
         device.clock.shift += timedelta(seconds=device.config.ntp_moves)
@@ -98,9 +98,9 @@ CLIENT_MENU = EmulatedMenu(
     CLIENT_FIELDS,
     verbs=EDIT,
     singleton=True,
-    factory=_factory,
-    show=_show,
-    actions={"set": _set},
+    factory=_factory_rows,
+    show=_show_row,
+    actions={"set": _set_servers},
 )
 SERVER_MENU = EmulatedMenu(
     SERVERS,

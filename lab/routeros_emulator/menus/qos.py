@@ -101,7 +101,7 @@ def _check_pfc(_device: EmulatedDevice, row: EmulatedRow, old: EmulatedRow | Non
         raise failure("can not change default entry")
 
 
-def _profiles(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_profiles(_device: EmulatedDevice) -> Iterator[Values]:
     yield defaults(PROFILE_FIELDS) | {"name": "default", "traffic-class": "1"}
 
 
@@ -109,7 +109,7 @@ def _profiles(_device: EmulatedDevice) -> Iterator[Values]:
 _MEMORY = 64 * 2**20
 
 
-def _monitor(call: Call) -> Reply | Stream:
+def _monitor_memory(call: Call) -> Reply | Stream:
     """Answer qos/monitor: fill levels of the packet memory. No packet ever waits here."""
     given = call.sentence.attributes
     for name in given:
@@ -123,7 +123,7 @@ def _monitor(call: Call) -> Reply | Stream:
     return watch(given, lambda: [row])
 
 
-MONITOR = EmulatedMenu(QOS, verbs=frozenset(), rows=lambda _device: (), actions={"monitor": _monitor})
+MONITOR = EmulatedMenu(QOS, verbs=frozenset(), rows=lambda _device: (), actions={"monitor": _monitor_memory})
 SETTINGS = EmulatedMenu(
     f"{QOS}/settings",
     SETTINGS_FIELDS,
@@ -138,7 +138,7 @@ QOS_PROFILE = EmulatedMenu(
     named_by="name",
     unique=NAMED,
     first_id=0,
-    factory=_profiles,
+    factory=_factory_profiles,
     show=_show_profile,
     check=switched_on(1),
     keep=stays(1),

@@ -24,7 +24,7 @@ _MAP_FIELDS = (
 _DYNAMIC_ID = 0x80000000
 
 
-def _fields(key: str, high: int, *more: EmulatedField) -> tuple[EmulatedField, ...]:
+def _make_fields(key: str, high: int, *more: EmulatedField) -> tuple[EmulatedField, ...]:
     return (
         EmulatedField("map", Reference((MAP,)), "default"),
         EmulatedField(key, Ranges(0, high), required=True),
@@ -35,7 +35,7 @@ def _fields(key: str, high: int, *more: EmulatedField) -> tuple[EmulatedField, .
     )
 
 
-def _table(path: str, key: str, fields: tuple[EmulatedField, ...]) -> EmulatedMenu:
+def _make_table(path: str, key: str, fields: tuple[EmulatedField, ...]) -> EmulatedMenu:
     def check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
         mine = set(numbers(row.values[key]))
         for other in device.store.rows(path):
@@ -51,12 +51,12 @@ def _table(path: str, key: str, fields: tuple[EmulatedField, ...]) -> EmulatedMe
         verbs=ROWS,
         first_id=0,
         check=check,
-        show=_show,
-        dynamic=_automap(path, key, {"dei-only": "false"} if key == "pcp" else {}),
+        show=_show_row,
+        dynamic=_make_automap(path, key, {"dei-only": "false"} if key == "pcp" else {}),
     )
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
     """A row whose profile or map is disabled does nothing; inferred."""
     shown = state(0, numbered=False)(device, row) | {"dynamic": "false"}
     named = [device.store.find(path, row.values[key]) for path, key in ((PROFILE, "profile"), (MAP, "map"))]
@@ -65,7 +65,7 @@ def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
     return shown
 
 
-def _automap(path: str, key: str, more: Values) -> Callable[[EmulatedDevice], Iterator[Values]]:
+def _make_automap(path: str, key: str, more: Values) -> Callable[[EmulatedDevice], Iterator[Values]]:
     def rows(device: EmulatedDevice) -> Iterator[Values]:
         if device.version < LOSSLESS:
             return
@@ -96,5 +96,5 @@ QOS_MAP = EmulatedMenu(
     check=switched_on(1),
     keep=stays(1),
 )
-MAP_IP = _table(f"{MAP}/ip", "dscp", _fields("dscp", 63))
-MAP_VLAN = _table(f"{MAP}/vlan", "pcp", _fields("pcp", 7, EmulatedField("dei-only", Bool(), "false")))
+MAP_IP = _make_table(f"{MAP}/ip", "dscp", _make_fields("dscp", 63))
+MAP_VLAN = _make_table(f"{MAP}/vlan", "pcp", _make_fields("pcp", 7, EmulatedField("dei-only", Bool(), "false")))

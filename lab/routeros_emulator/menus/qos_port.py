@@ -36,13 +36,13 @@ FIELDS = (
 )
 
 
-def _factory(device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(device: EmulatedDevice) -> Iterator[Values]:
     for port in sorted(device.hardware.ports, key=lambda port: port.name):
         yield {"name": port.name} | defaults(FIELDS)
     yield {"name": _CPU}
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
     if row.values["name"] == _CPU:
         return {"switch": "switch1", "invalid": "false", "running": "true"}
     name = default_name(device, row.values["name"])
@@ -51,7 +51,7 @@ def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
     return {"switch": "switch1", "invalid": "false", "running": running} | counters
 
 
-def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _check_row(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     if row.values["name"] == _CPU:
         raise failure("can not change the port of the CPU")
     if device.version < LOSSLESS and any(int(row.values.get(name, "0")) > _OLD_LIMIT for name in _RATES):
@@ -70,9 +70,9 @@ QOS_PORT = EmulatedMenu(
     FIELDS,
     verbs=EDIT | {"unset", "listen"},
     named_by="name",
-    factory=_factory,
-    show=_show,
-    check=_check,
+    factory=_factory_rows,
+    show=_show_row,
+    check=_check_row,
     actions={"reset-counters": _reset_counters},
     protected=frozenset({"reset-counters"}),
 )

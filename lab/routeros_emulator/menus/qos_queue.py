@@ -35,23 +35,23 @@ QUEUE_FIELDS = (
 )
 
 
-def _managers(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_managers(_device: EmulatedDevice) -> Iterator[Values]:
     yield defaults(MANAGER_FIELDS) | {"name": "default"}
     yield defaults(MANAGER_FIELDS) | {"name": "offline", "comment": "Use this for permanently disconnected ports"}
 
 
-def _queues(manager: str) -> Iterator[Values]:
+def _make_queues(manager: str) -> Iterator[Values]:
     for number, (schedule, weight) in enumerate(_SCHEDULES):
         values = {"tx-manager": manager, "traffic-class": str(number), "schedule": schedule}
         yield values | ({"weight": weight} if weight else {}) | {"wred": "false", "ecn": "false"}
 
 
-def _along(device: EmulatedDevice, row: EmulatedRow) -> list[tuple[str, EmulatedRow]]:
+def _list_queues(device: EmulatedDevice, row: EmulatedRow) -> list[tuple[str, EmulatedRow]]:
     """The queues of a manager; those of a new one are made now. Of the builtin ones only ``default`` has any."""
     name = row.values["name"]
     if found := [queue for queue in device.store.rows(QUEUE) if queue.values["tx-manager"] == name]:
         return [(QUEUE, queue) for queue in found]
-    return [(QUEUE, EmulatedRow(device.store.new_id(TX_QUEUE), values)) for values in _queues(name)]
+    return [(QUEUE, EmulatedRow(device.store.new_id(TX_QUEUE), values)) for values in _make_queues(name)]
 
 
 def _check_queue(_device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
@@ -76,18 +76,18 @@ QOS_TX_MANAGER = EmulatedMenu(
     named_by="name",
     unique=NAMED,
     first_id=0,
-    factory=_managers,
+    factory=_factory_managers,
     show=state(_BUILTIN),
     check=switched_on(_BUILTIN),
     keep=stays(_BUILTIN),
-    along=_along,
+    along=_list_queues,
 )
 TX_QUEUE = EmulatedMenu(
     QUEUE,
     QUEUE_FIELDS,
     verbs=EDIT | {"listen"},
     first_id=0,
-    factory=lambda _device: _queues("default"),
+    factory=lambda _device: _make_queues("default"),
     show=_show_queue,
     check=_check_queue,
 )

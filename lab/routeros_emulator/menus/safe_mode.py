@@ -11,9 +11,9 @@ from lab.routeros_emulator.print_verbs import narrow
 from lab.routeros_emulator.request import Call, Reply
 
 
-def _take(call: Call) -> Reply:
+def _take_safe_mode(call: Call) -> Reply:
     given = call.sentence.attributes
-    _only(call, "on-error")
+    _allow_only(call, "on-error")
     on_error = given.get("on-error", "ask")
     if on_error not in ("abort", "ask", "release", "unroll"):
         raise no_match("on-error")
@@ -21,25 +21,25 @@ def _take(call: Call) -> Reply:
     return Reply()
 
 
-def _release(call: Call) -> Reply:
-    _only(call)
+def _release_safe_mode(call: Call) -> Reply:
+    _allow_only(call)
     call.device.safe_mode.release(call.client)
     return Reply()
 
 
-def _unroll(call: Call) -> Reply:
-    _only(call)
+def _unroll_safe_mode(call: Call) -> Reply:
+    _allow_only(call)
     call.device.safe_mode.give_up(call.client)
     return Reply()
 
 
-def _only(call: Call, *names: str) -> None:
+def _allow_only(call: Call, *names: str) -> None:
     for name in call.sentence.attributes:
         if name not in names:
             raise unknown_parameter(name)
 
 
-def _print(call: Call) -> Reply:
+def _print_state(call: Call) -> Reply:
     """Print one row: whether a session holds it, which one, and whether it is this session."""
     holder = call.device.safe_mode.holder
     row = {"enabled": "false", "current": "false"}
@@ -49,7 +49,7 @@ def _print(call: Call) -> Reply:
     return Reply(rows=[narrow(row, call.sentence.attributes)])
 
 
-def _history(device: EmulatedDevice) -> Iterator[Values]:
+def _list_history(device: EmulatedDevice) -> Iterator[Values]:
     """The actions that can be undone, newest first."""
     for number, action in reversed(device.history.actions):
         flags = {"undoable": "true", "redoable": "false", "floating-undo": "false"}
@@ -64,7 +64,13 @@ SAFE_MODE = EmulatedMenu(
     verbs=frozenset(),
     singleton=True,
     rows=lambda _device: (),
-    actions={"print": _print, "getall": _print, "take": _take, "release": _release, "unroll": _unroll},
+    actions={
+        "print": _print_state,
+        "getall": _print_state,
+        "take": _take_safe_mode,
+        "release": _release_safe_mode,
+        "unroll": _unroll_safe_mode,
+    },
     protected=frozenset({"take", "release", "unroll"}),
 )
-HISTORY = EmulatedMenu("/system/history", rows=_history)
+HISTORY = EmulatedMenu("/system/history", rows=_list_history)

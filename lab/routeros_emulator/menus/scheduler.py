@@ -50,13 +50,13 @@ FIELDS = (
 )
 
 
-def _stamp(call: Call) -> Values:
+def _stamp_owner(call: Call) -> Values:
     """The owner, and the moment of the addition: a row without a start time runs one interval later."""
     now = call.device.clock.now()
     return {"owner": call.client.user, "start-date": f"{now:%Y-%m-%d}", "start-time": f"{now:%H:%M:%S}"}
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
     due = device.schedule.next_run(row.id)
     shown = {"run-count": str(device.jobs.runs[SCHEDULER, row.id])}
     return shown if due is None else {"next-run": clock.spell(due.astimezone(device.clock.zone)), **shown}
@@ -68,6 +68,6 @@ SCHEDULER_MENU = EmulatedMenu(
     verbs=FULL | {"listen"},
     named_by="name",
     unique=((("name",), "already have such entry"),),
-    stamp=_stamp,
-    show=_show,
+    stamp=_stamp_owner,
+    show=_show_row,
 )

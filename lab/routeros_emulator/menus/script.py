@@ -23,13 +23,13 @@ FIELDS = (
 )
 
 
-def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
     key = (SCRIPT, row.id)
     started = {"last-started": device.jobs.last[key]} if key in device.jobs.last else {}
     return started | {"run-count": str(device.jobs.runs[key])} | invalid(device, row)
 
 
-def _run(call: Call) -> Reply | Stream:
+def _run_script(call: Call) -> Reply | Stream:
     """Run a script; the answer comes when it has ended, over all its waits."""
     given = call.sentence.attributes
     for name in given:
@@ -40,11 +40,11 @@ def _run(call: Call) -> Reply | Stream:
         raise missing("number")
     own = "use-script-permissions" in given
     course = script_course(call.device, call.client, wanted, own_permissions=own)
-    wait = _step(course)
-    return Reply() if wait is None else _rest(course, wait)
+    wait = _go_to_next_wait(course)
+    return Reply() if wait is None else _wait_for_end(course, wait)
 
 
-def _step(course: Course) -> float | None:
+def _go_to_next_wait(course: Course) -> float | None:
     """Go on to the next wait; None at the end."""
     try:
         return next(course, None)
@@ -52,12 +52,12 @@ def _step(course: Course) -> float | None:
         raise failure(str(error)) from None
 
 
-async def _rest(course: Course, wait: float | None) -> Stream:
+async def _wait_for_end(course: Course, wait: float | None) -> Stream:
     """Wait for the end; there are no rows to give on the way."""
     nothing: tuple[Values, ...] = ()
     while wait is not None:
         await asyncio.sleep(wait)
-        wait = _step(course)
+        wait = _go_to_next_wait(course)
     for row in nothing:
         yield row
 
@@ -69,6 +69,6 @@ SCRIPT_MENU = EmulatedMenu(
     named_by="name",
     unique=((("name",), "already have such entry"),),
     stamp=lambda call: {"owner": call.client.user},
-    show=_show,
-    actions={"run": _run},
+    show=_show_row,
+    actions={"run": _run_script},
 )

@@ -46,19 +46,19 @@ COMMUNITY_FIELDS = (
 )
 
 
-def _factory(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(_device: EmulatedDevice) -> Iterator[Values]:
     yield {item.name: str(item.default) for item in FIELDS}
 
 
-def _communities(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_communities(_device: EmulatedDevice) -> Iterator[Values]:
     yield {"name": "public"} | {item.name: item.default for item in COMMUNITY_FIELDS if item.default is not None}
 
 
-def _show(_device: EmulatedDevice, row: EmulatedRow) -> Values:
+def _show_row(_device: EmulatedDevice, row: EmulatedRow) -> Values:
     return {"default": "true" if row.id == 1 else "false"}
 
 
-def _keep(_device: EmulatedDevice, row: EmulatedRow) -> None:
+def _refuse_removal(_device: EmulatedDevice, row: EmulatedRow) -> None:
     if row.id == 1:
         raise failure("can not remove default community")
 
@@ -68,7 +68,7 @@ SNMP = EmulatedMenu(
     FIELDS,
     verbs=EDIT,
     singleton=True,
-    factory=_factory,
+    factory=_factory_rows,
     show=lambda _device, _row: {"engine-id": "80003a8c04"},
 )
 COMMUNITY = EmulatedMenu(
@@ -77,7 +77,7 @@ COMMUNITY = EmulatedMenu(
     verbs=FULL,
     named_by="name",
     unique=((("name",), "community with the same name already exists"),),
-    factory=_communities,
-    show=_show,
-    keep=_keep,
+    factory=_factory_communities,
+    show=_show_row,
+    keep=_refuse_removal,
 )

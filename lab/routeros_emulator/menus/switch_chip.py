@@ -19,11 +19,11 @@ FIELDS = (
 )
 
 
-def _factory(_device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(_device: EmulatedDevice) -> Iterator[Values]:
     yield {"name": "switch1"} | {item.name: item.default for item in FIELDS if item.default is not None}
 
 
-def _check(_device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _force_offload(_device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     """QoS offload is always on: on this chip ``no`` is taken and ignored (manual, 'Quality of Service')."""
     row.values["qos-hw-offloading"] = "true"
 
@@ -34,7 +34,7 @@ SWITCH = EmulatedMenu(
     verbs=EDIT | {"unset", "listen"},
     named_by="name",
     first_id=0,
-    factory=_factory,
-    check=_check,
+    factory=_factory_rows,
+    check=_force_offload,
     show=lambda _device, _row: {"type": "Marvell-98DX7335"},
 )

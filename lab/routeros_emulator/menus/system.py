@@ -15,11 +15,11 @@ from lab.routeros_emulator.request import Call, Reply
 _GIB = 1024**3
 
 
-def _identity(device: EmulatedDevice) -> Iterator[Values]:
+def _factory_identity(device: EmulatedDevice) -> Iterator[Values]:
     yield {"name": device.config.identity}
 
 
-def _resource(device: EmulatedDevice) -> Iterator[Values]:
+def _list_resource(device: EmulatedDevice) -> Iterator[Values]:
     yield {
         "uptime": device.clock.uptime(),
         "version": device.config.version,
@@ -39,7 +39,7 @@ def _resource(device: EmulatedDevice) -> Iterator[Values]:
     }
 
 
-def _routerboard(device: EmulatedDevice) -> Iterator[Values]:
+def _list_routerboard(device: EmulatedDevice) -> Iterator[Values]:
     upgrade = device.config.version.split()[0]
     yield {
         "routerboard": "true",
@@ -53,11 +53,11 @@ def _routerboard(device: EmulatedDevice) -> Iterator[Values]:
     }
 
 
-def _packages(device: EmulatedDevice) -> Iterator[Values]:
+def _list_packages(device: EmulatedDevice) -> Iterator[Values]:
     yield from software.rows(device.software)
 
 
-def _health(device: EmulatedDevice) -> Iterator[Values]:
+def _list_health(device: EmulatedDevice) -> Iterator[Values]:
     """A unit at rest: one row a sensor, as published prints of CRS units show them; the figures are made up. A test may
     give a sensor another value, or none.
     """
@@ -85,7 +85,7 @@ def _device_mode(device: EmulatedDevice) -> Iterator[Values]:
     }
 
 
-def _restart(verb: str, call: Call) -> Reply:
+def _restart_unit(verb: str, call: Call) -> Reply:
     """Restart the unit. A console asks first; that the API does not is inferred."""
     for name in call.sentence.attributes:
         raise unknown_parameter(name)
@@ -93,7 +93,7 @@ def _restart(verb: str, call: Call) -> Reply:
     return Reply()
 
 
-def _upgrade(call: Call) -> Reply:
+def _upgrade_firmware(call: Call) -> Reply:
     for name in call.sentence.attributes:
         raise unknown_parameter(name)
     call.device.upgrade_firmware()
@@ -105,26 +105,30 @@ SYSTEM = EmulatedMenu(
     "/system",
     verbs=frozenset(),
     rows=lambda _device: (),
-    actions={"reboot": partial(_restart, "reboot")},
+    actions={"reboot": partial(_restart_unit, "reboot")},
     needs={"reboot": _REBOOT},
 )
 DEVICE_MODE = EmulatedMenu("/system/device-mode", singleton=True, rows=_device_mode)
 IDENTITY = EmulatedMenu(
-    "/system/identity", (EmulatedField("name", Text(), "MikroTik"),), verbs=EDIT, singleton=True, factory=_identity
+    "/system/identity",
+    (EmulatedField("name", Text(), "MikroTik"),),
+    verbs=EDIT,
+    singleton=True,
+    factory=_factory_identity,
 )
-RESOURCE = EmulatedMenu("/system/resource", singleton=True, rows=_resource)
+RESOURCE = EmulatedMenu("/system/resource", singleton=True, rows=_list_resource)
 ROUTERBOARD = EmulatedMenu(
     "/system/routerboard",
     singleton=True,
-    rows=_routerboard,
-    actions={"upgrade": _upgrade},
+    rows=_list_routerboard,
+    actions={"upgrade": _upgrade_firmware},
     needs={"upgrade": frozenset({"write"})},
 )
 PACKAGE = EmulatedMenu(
     "/system/package",
     named_by="name",
-    rows=_packages,
-    actions={"apply-changes": partial(_restart, "apply-changes")},
+    rows=_list_packages,
+    actions={"apply-changes": partial(_restart_unit, "apply-changes")},
     needs={"apply-changes": _REBOOT},
 )
-HEALTH = EmulatedMenu("/system/health", named_by="name", rows=_health)
+HEALTH = EmulatedMenu("/system/health", named_by="name", rows=_list_health)

@@ -10,17 +10,17 @@ from lab.routeros_emulator.menu import EDIT, EmulatedField, EmulatedMenu
 from lab.routeros_emulator.menus.lists import LIST
 
 
-def _singleton(path: str, *fields: EmulatedField) -> EmulatedMenu:
+def _make_singleton(path: str, *fields: EmulatedField) -> EmulatedMenu:
     values = {item.name: item.default for item in fields if item.default is not None}
     return EmulatedMenu(path, fields, verbs=EDIT, singleton=True, factory=lambda _device: [values])
 
 
-MAC_SERVER = _singleton("/tool/mac-server", EmulatedField("allowed-interface-list", Reference((LIST,)), "all"))
-MAC_WINBOX = _singleton(
+MAC_SERVER = _make_singleton("/tool/mac-server", EmulatedField("allowed-interface-list", Reference((LIST,)), "all"))
+MAC_WINBOX = _make_singleton(
     "/tool/mac-server/mac-winbox", EmulatedField("allowed-interface-list", Reference((LIST,)), "all")
 )
-MAC_PING = _singleton("/tool/mac-server/ping", EmulatedField("enabled", Bool(), "true"))
-BANDWIDTH_SERVER = _singleton(
+MAC_PING = _make_singleton("/tool/mac-server/ping", EmulatedField("enabled", Bool(), "true"))
+BANDWIDTH_SERVER = _make_singleton(
     "/tool/bandwidth-server",
     EmulatedField("enabled", Bool(), "true"),
     EmulatedField("authenticate", Bool(), "true"),

@@ -26,7 +26,7 @@ FIELDS = (
 )
 
 
-def _factory(device: EmulatedDevice) -> Iterator[Values]:
+def _factory_rows(device: EmulatedDevice) -> Iterator[Values]:
     """Yield the configured users; ``admin`` always exists, with an unknown password unless it is configured (a real
     unit has it on a sticker).
     """
@@ -38,12 +38,12 @@ def _factory(device: EmulatedDevice) -> Iterator[Values]:
         yield {"name": user.name, "group": user.group, "password": digest(password)} | defaults
 
 
-def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+def _check_row(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     row.values.setdefault("password", digest(""))
     if not row.values["name"]:
         raise failure("user name can not be empty")
-    if not _rules(device, row):
-        _keep(device, row)
+    if not _can_administer(device, row):
+        _require_other_administrator(device, row)
     if row.values["disabled"] == "true":
         _keep_full(device, row)
 
@@ -58,17 +58,17 @@ def _keep_full(device: EmulatedDevice, row: EmulatedRow) -> None:
         raise failure("can not disable last user with full rights")
 
 
-def _keep(device: EmulatedDevice, row: EmulatedRow) -> None:
+def _require_other_administrator(device: EmulatedDevice, row: EmulatedRow) -> None:
     """Keep a user who can administer the unit. The wording is inferred."""
-    if not any(_rules(device, other) for other in device.store.rows(PATH) if other.id != row.id):
+    if not any(_can_administer(device, other) for other in device.store.rows(PATH) if other.id != row.id):
         raise failure("can not remove last user with full rights")
 
 
-def _rules(device: EmulatedDevice, row: EmulatedRow) -> bool:
+def _can_administer(device: EmulatedDevice, row: EmulatedRow) -> bool:
     return row.values["disabled"] == "false" and {"write", "policy"} <= of_group(device, row.values["group"])
 
 
-def _active(device: EmulatedDevice) -> Iterator[Values]:
+def _list_active(device: EmulatedDevice) -> Iterator[Values]:
     for client in device.clients.values():
         yield {
             ".id": f"*{client.number:X}",
@@ -87,10 +87,10 @@ USER = EmulatedMenu(
     verbs=FULL,
     named_by="name",
     unique=((("name",), "user with the same name already exists"),),
-    factory=_factory,
+    factory=_factory_rows,
     show=lambda _device, _row: {"expired": "false"},
-    check=_check,
-    keep=_keep,
+    check=_check_row,
+    keep=_require_other_administrator,
     needs=USER_NEEDS,
 )
-ACTIVE = EmulatedMenu("/user/active", rows=_active)
+ACTIVE = EmulatedMenu("/user/active", rows=_list_active)

@@ -21,10 +21,10 @@ _COMPARE: dict[str, Callable[[str, str], bool]] = {
     "=": lambda left, right: left == right,
     "!=": lambda left, right: left != right,
     "~": lambda left, right: re.search(right, left) is not None,
-    "<": lambda left, right: _order(left) < _order(right),
-    ">": lambda left, right: _order(left) > _order(right),
-    "<=": lambda left, right: _order(left) <= _order(right),
-    ">=": lambda left, right: _order(left) >= _order(right),
+    "<": lambda left, right: _sort_key(left) < _sort_key(right),
+    ">": lambda left, right: _sort_key(left) > _sort_key(right),
+    "<=": lambda left, right: _sort_key(left) <= _sort_key(right),
+    ">=": lambda left, right: _sort_key(left) >= _sort_key(right),
 }
 
 
@@ -33,16 +33,16 @@ def parse(text: str) -> Test:
 
     Several comparisons side by side without a word between them must all hold, as the console has it.
     """
-    tokens = _tokens(text)
+    tokens = _split_tokens(text)
     if not tokens:
         return lambda _row: True
-    test, rest = _either(tokens)
+    test, rest = _parse_or(tokens)
     if rest:
         raise ScriptError(f"syntax error near {rest[0][1]!r} in a condition")
     return test
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
+def _split_tokens(text: str) -> list[tuple[str, str]]:
     tokens: list[tuple[str, str]] = []
     at = 0
     text = text.strip()
@@ -62,33 +62,33 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 Tokens = list[tuple[str, str]]
 
 
-def _either(tokens: Tokens) -> tuple[Test, Tokens]:
-    test, rest = _both(tokens)
+def _parse_or(tokens: Tokens) -> tuple[Test, Tokens]:
+    test, rest = _parse_and(tokens)
     while rest and rest[0] in (("bare", "or"), ("operator", "||")):
-        other, rest = _both(rest[1:])
-        test = _or(test, other)
+        other, rest = _parse_and(rest[1:])
+        test = _join_by_or(test, other)
     return test, rest
 
 
-def _both(tokens: Tokens) -> tuple[Test, Tokens]:
-    test, rest = _single(tokens)
+def _parse_and(tokens: Tokens) -> tuple[Test, Tokens]:
+    test, rest = _parse_single(tokens)
     while rest and rest[0] not in (("bare", "or"), ("operator", "||"), ("operator", ")")):
         if rest[0] in (("bare", "and"), ("operator", "&&")):
             rest = rest[1:]
-        other, rest = _single(rest)
-        test = _and(test, other)
+        other, rest = _parse_single(rest)
+        test = _join_by_and(test, other)
     return test, rest
 
 
-def _single(tokens: Tokens) -> tuple[Test, Tokens]:
+def _parse_single(tokens: Tokens) -> tuple[Test, Tokens]:
     if not tokens:
         raise ScriptError("a condition ends too early")
     (kind, value), rest = tokens[0], tokens[1:]
     if (kind, value) == ("operator", "!"):
-        test, rest = _single(rest)
+        test, rest = _parse_single(rest)
         return (lambda row: not test(row)), rest
     if (kind, value) == ("operator", "("):
-        test, rest = _either(rest)
+        test, rest = _parse_or(rest)
         if not rest or rest[0] != ("operator", ")"):
             raise ScriptError("expected closing parenthesis in a condition")
         return test, rest[1:]
@@ -97,12 +97,12 @@ def _single(tokens: Tokens) -> tuple[Test, Tokens]:
     if rest and rest[0][0] == "operator" and rest[0][1] in _COMPARE:
         if len(rest) < 2 or rest[1][0] == "operator":
             # ``comment=`` with nothing behind it asks for an empty value.
-            return _compare(value, rest[0][1], ""), rest[1:]
-        return _compare(value, rest[0][1], rest[1][1]), rest[2:]
+            return _make_comparison(value, rest[0][1], ""), rest[1:]
+        return _make_comparison(value, rest[0][1], rest[1][1]), rest[2:]
     return (lambda row: row.get(value, "false") not in ("false", "")), rest
 
 
-def _compare(name: str, operator: str, wanted: str) -> Test:
+def _make_comparison(name: str, operator: str, wanted: str) -> Test:
     compare = _COMPARE[operator]
     if operator == "~":
         try:
@@ -118,13 +118,13 @@ def _compare(name: str, operator: str, wanted: str) -> Test:
     return test
 
 
-def _order(text: str) -> tuple[int, int, str]:
+def _sort_key(text: str) -> tuple[int, int, str]:
     return (0, int(text), "") if text.lstrip("-").isdigit() else (1, 0, text)
 
 
-def _or(left: Test, right: Test) -> Test:
+def _join_by_or(left: Test, right: Test) -> Test:
     return lambda row: left(row) or right(row)
 
 
-def _and(left: Test, right: Test) -> Test:
+def _join_by_and(left: Test, right: Test) -> Test:
     return lambda row: left(row) and right(row)

@@ -68,22 +68,22 @@ class _Runner:
                 case Fail(message):
                     raise ScriptError(message)
                 case If():
-                    yield from self.run(step.body if step.test(self._measure(step.what)) else step.otherwise)
+                    yield from self.run(step.body if step.test(self._measure_value(step.what)) else step.otherwise)
                 case Attempt():
-                    yield from self._attempt(step)
+                    yield from self._run_attempt(step)
                 case RunStep():
-                    yield from self._command(step)
+                    yield from self._run_command(step)
 
-    def _measure(self, what: Find | Span) -> float:
+    def _measure_value(self, what: Find | Span) -> float:
         if isinstance(what, Find):
-            return len(self._ids(what))
+            return len(self._find_ids(what))
         (row,) = listing(self._device, self._device.menus[what.menu])
         try:
             return durations.seconds(row.get(what.field, ""))
         except ValueError:
             raise ScriptError(f"{what.field} of {what.menu} is not a time interval") from None
 
-    def _attempt(self, step: Attempt) -> Course:
+    def _run_attempt(self, step: Attempt) -> Course:
         if step.otherwise is None:
             yield from self.run(step.body)
             return
@@ -92,8 +92,8 @@ class _Runner:
         except ScriptError:
             yield from self.run(step.otherwise)
 
-    def _command(self, step: RunStep) -> Course:
-        given = {name: self._value(value) for name, value in step.arguments.items()}
+    def _run_command(self, step: RunStep) -> Course:
+        given = {name: self._evaluate_value(value) for name, value in step.arguments.items()}
         if isinstance(step.arguments.get("numbers"), Find) and given["numbers"] == "":
             return  # nothing found is nothing to do, and no error
         try:
@@ -109,12 +109,12 @@ class _Runner:
         if not isinstance(reply, Reply):
             raise ScriptError(f"not emulated in a script ({step.menu}/{step.verb}; line {step.line})")
 
-    def _value(self, value: Value) -> str:
+    def _evaluate_value(self, value: Value) -> str:
         if isinstance(value, str):
             return value
-        return ",".join(self._ids(value))
+        return ",".join(self._find_ids(value))
 
-    def _ids(self, find: Find) -> list[str]:
+    def _find_ids(self, find: Find) -> list[str]:
         rows = listing(self._device, self._device.menus[find.menu])
         return [row[".id"] for row in rows if ".id" in row and find.test(row)]
 

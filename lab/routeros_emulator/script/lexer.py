@@ -79,16 +79,16 @@ class Scanner:
     def statements(self) -> Iterator[list[Word]]:
         """Give the words of each command; commands end with a line or ``;``."""
         words: list[Word] = []
-        while (char := self._peek()) != "":
+        while (char := self._peek_character()) != "":
             if char in ";\r\n":
-                self._take()
+                self._take_character()
                 if words:
                     yield words
                 words = []
             elif char == "#" and not words:
-                while self._peek() not in ("", "\n"):
-                    self._take()
-            elif not self._skip():
+                while self._peek_character() not in ("", "\n"):
+                    self._take_character()
+            elif not self._skip_blank():
                 words.append(self.word())
         if words:
             yield words
@@ -96,16 +96,16 @@ class Scanner:
     def word(self) -> Word:
         """Take one word; the caller has skipped what is before it."""
         line, column, start = self._line, self._column, self._at
-        value = self._value(_END | {"="})
+        value = self._read_value(_END | {"="})
         bare = isinstance(value, str) and self._text[start : start + 1] != '"'
-        if bare and self._peek() == "=" and isinstance(value, str) and _NAME.issuperset(value) and value:
-            self._take()
+        if bare and self._peek_character() == "=" and isinstance(value, str) and _NAME.issuperset(value) and value:
+            self._take_character()
             if self.rest.startswith(("\\\n", "\\\r\n")):  # an export also breaks its lines here
                 self.skip()
-            return Word(value, self._value(_END), False, line, column)
-        while bare and self._at > start and self._peek() == "=":  # a comparison, as in ``print where a!=b``
-            self._take()
-            self._value(_END)
+            return Word(value, self._read_value(_END), False, line, column)
+        while bare and self._at > start and self._peek_character() == "=":  # a comparison, as in ``print where a!=b``
+            self._take_character()
+            self._read_value(_END)
             value = self._text[start : self._at]
         if bare and self._at == start:
             raise self.error()
@@ -113,79 +113,79 @@ class Scanner:
 
     def skip(self) -> bool:
         """Skip blanks and continued line ends; False when nothing more comes."""
-        while self._skip():
+        while self._skip_blank():
             pass
-        return self._peek() != ""
+        return self._peek_character() != ""
 
     def error(self, what: str = "syntax error") -> ScriptError:
         """An error at the present place."""
         return ScriptError(f"{what} (line {self._line} column {self._column})")
 
-    def _skip(self) -> bool:
-        if self._peek() in (" ", "\t"):
-            self._take()
+    def _skip_blank(self) -> bool:
+        if self._peek_character() in (" ", "\t"):
+            self._take_character()
             return True
         for ending in ("\\\r\n", "\\\n"):
             if self.rest.startswith(ending):
                 for _ in ending:
-                    self._take()
+                    self._take_character()
                 return True
         return False
 
-    def _value(self, end: frozenset[str]) -> Part:
-        char, line = self._peek(), self._line
+    def _read_value(self, end: frozenset[str]) -> Part:
+        char, line = self._peek_character(), self._line
         if char == '"':
-            return self._quoted()
+            return self._read_quoted()
         if char == "[":
-            return Sub(self._enclosed(), line)
+            return Sub(self._read_enclosed(), line)
         if char == "{":
-            return Block(self._enclosed(), line)
+            return Block(self._read_enclosed(), line)
         if char == "(":
-            return WordGroup(self._enclosed(), line)
+            return WordGroup(self._read_enclosed(), line)
         if char == "$":
             raise self.error("variables and expressions are not emulated")
         start = self._at
-        while self._peek() not in end and self._peek() != "":
-            if self._peek() == "\\":
+        while self._peek_character() not in end and self._peek_character() != "":
+            if self._peek_character() == "\\":
                 break
-            self._take()
+            self._take_character()
         return self._text[start : self._at]
 
-    def _quoted(self) -> str:
-        self._take()
+    def _read_quoted(self) -> str:
+        self._take_character()
         parts: list[str] = []
-        while (char := self._take()) != '"':
+        while (char := self._take_character()) != '"':
             if char == "":
                 raise self.error("expected closing quote")
             if char == "$":
                 raise self.error("variables and expressions are not emulated")
-            parts.append(self._escape() if char == "\\" else char)
+            parts.append(self._read_escape() if char == "\\" else char)
         return joined("".join(parts))
 
-    def _escape(self) -> str:
+    def _read_escape(self) -> str:
         """One escape of a quoted value. A line end with the blanks after it continues the line."""
-        char = self._take()
+        char = self._take_character()
         if char in _LITERAL and char:
             return char
         if char in _ESCAPES:
             return _ESCAPES[char]
-        if char == "\r" and self._peek() == "\n":
-            char = self._take()
+        if char == "\r" and self._peek_character() == "\n":
+            char = self._take_character()
         if char == "\n":
-            while self._peek() in (" ", "\t"):
-                self._take()
+            while self._peek_character() in (" ", "\t"):
+                self._take_character()
             return ""
         try:
-            return byte(char + self._take())
+            return byte(char + self._take_character())
         except ValueError:
             raise self.error() from None
 
-    def _enclosed(self) -> str:
+    def _read_enclosed(self) -> str:
         """The text between an opening mark and the one that closes it."""
-        stack = [_CLOSING[self._take()]]
+        stack = [_CLOSING[self._take_character()]]
         start = self._at
         while stack:
-            char = self._peek()
+            char = self._peek_character()
             if char == "":
                 raise self.error(f"expected closing {_CALLED[stack[-1]]}")
             if char == '"':
@@ -195,22 +195,22 @@ class Scanner:
                 stack.append(_CLOSING[char])
             elif char == stack[-1]:
                 stack.pop()
-            self._take()
+            self._take_character()
         return self._text[start : self._at - 1]
 
     def _skip_quoted(self) -> None:
-        self._take()
-        while (char := self._take()) != '"':
+        self._take_character()
+        while (char := self._take_character()) != '"':
             if char == "":
                 raise self.error("expected closing quote")
             if char == "\\":
-                self._take()
+                self._take_character()
 
-    def _peek(self) -> str:
+    def _peek_character(self) -> str:
         return self._text[self._at : self._at + 1]
 
-    def _take(self) -> str:
-        char = self._peek()
+    def _take_character(self) -> str:
+        char = self._peek_character()
         self._at += len(char)
         if char == "\n":
             self._line, self._column = self._line + 1, 1

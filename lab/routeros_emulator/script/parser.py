@@ -117,43 +117,43 @@ class _ScriptReader:
 
     def steps(self, text: str, line: int) -> Iterator[Step]:
         for words in Scanner(text, line).statements():
-            yield from self._statement(words)
+            yield from self._parse_statement(words)
 
-    def _statement(self, words: list[Word]) -> Iterator[Step]:
+    def _parse_statement(self, words: list[Word]) -> Iterator[Step]:
         first, rest = words[0], words[1:]
         name = first.value if first.bare else None
         if isinstance(first.value, Block) and first.key is None and not rest:
-            yield Attempt(self._block(first.value), None)
+            yield Attempt(self._parse_block(first.value), None)
         elif name in (":do", "do"):
-            yield self._attempt(first, rest)
+            yield self._parse_attempt(first, rest)
         elif name in (":if", "if"):
-            yield self._choice(first, rest)
+            yield self._parse_choice(first, rest)
         elif name in (":delay", "delay"):
-            yield Delay(_seconds(_only(first, rest)))
+            yield Delay(_seconds_of_word(_require_one_word(first, rest)))
         elif name in (":error", "error"):
-            yield Fail(_text(_only(first, rest)))
+            yield Fail(_text_of_word(_require_one_word(first, rest)))
         elif name in (":put", "put"):
-            _only(first, rest)
+            _require_one_word(first, rest)
         else:
             if isinstance(name, str) and name.startswith(":"):
                 slash = Word(None, f"/{name[1:]}", True, first.line, first.column)
                 words = [slash, *rest]
-            yield from self._command(words)
+            yield from self._parse_command(words)
 
-    def _choice(self, first: Word, rest: list[Word]) -> If:
+    def _parse_choice(self, first: Word, rest: list[Word]) -> If:
         blocks = {word.key: word.value for word in rest}
         group, body, otherwise = (blocks.pop(key, None) for key in (None, "do", "else"))
         if not isinstance(group, WordGroup) or not isinstance(body, Block) or blocks:
             raise ScriptError(f"syntax error {first.place}")
-        what, test = self._condition(first, group)
-        steps = self._block(otherwise) if isinstance(otherwise, Block) else ()
-        return If(what, test, self._block(body), steps)
+        what, test = self._parse_condition(first, group)
+        steps = self._parse_block(otherwise) if isinstance(otherwise, Block) else ()
+        return If(what, test, self._parse_block(body), steps)
 
-    def _condition(self, first: Word, group: WordGroup) -> tuple[Find | Span, Callable[[float], bool]]:
+    def _parse_condition(self, first: Word, group: WordGroup) -> tuple[Find | Span, Callable[[float], bool]]:
         number: float
         if count := _COUNT.fullmatch(group.text):
             compare, number = _OPERATORS[count["operator"]], int(count["number"])
-            return self._find(self._within, Sub(count["find"], group.line)), lambda found: compare(found, number)
+            return self._parse_find(self._within, Sub(count["find"], group.line)), lambda found: compare(found, number)
         if since := _SINCE.fullmatch(group.text):
             path = since["menu"].replace(" ", "/")
             menu = self._menus.get(path)
@@ -166,24 +166,24 @@ class _ScriptReader:
             return Span(path, since["field"]), lambda found: compare(found, number)
         raise ScriptError(f"this condition is not emulated {first.place}")
 
-    def _attempt(self, first: Word, rest: list[Word]) -> Attempt:
+    def _parse_attempt(self, first: Word, rest: list[Word]) -> Attempt:
         blocks = {word.key: word.value for word in rest}
         body, otherwise = blocks.pop(None, None), blocks.pop("on-error", None)
         if not isinstance(body, Block) or blocks or not isinstance(otherwise, Block | None):
             raise ScriptError(f"syntax error {first.place}")
-        return Attempt(self._block(body), None if otherwise is None else self._block(otherwise))
+        return Attempt(self._parse_block(body), None if otherwise is None else self._parse_block(otherwise))
 
-    def _block(self, block: Block) -> tuple[Step, ...]:
+    def _parse_block(self, block: Block) -> tuple[Step, ...]:
         return tuple(_ScriptReader(self._menus, self._version, self._within).steps(block.text, block.line))
 
-    def _command(self, words: list[Word]) -> Iterator[Step]:
-        menu, verb, rest = self._locate(words)
+    def _parse_command(self, words: list[Word]) -> Iterator[Step]:
+        menu, verb, rest = self._locate_command(words)
         if verb is None:
             self._within = menu
         elif verb not in ("print", "find"):  # whose answer would be lost
-            yield RunStep(menu, verb, words[0].line, self._arguments(menu, verb, rest))
+            yield RunStep(menu, verb, words[0].line, self._parse_arguments(menu, verb, rest))
 
-    def _locate(self, words: list[Word]) -> tuple[str, str | None, list[Word]]:
+    def _locate_command(self, words: list[Word]) -> tuple[str, str | None, list[Word]]:
         """Give the menu, the command (None: the words only name a menu) and the words left over."""
         path = self._within
         for count, word in enumerate(words):
@@ -192,27 +192,27 @@ class _ScriptReader:
             if count == 0 and word.value.startswith("/"):
                 path = ""
             for part in filter(None, word.value.split("/")):
-                if self._has(path, part):
+                if self._menu_has(path, part):
                     return path, part, words[count + 1 :]
                 path = f"{path}/{part}"
                 if not any(f"{known}/".startswith(f"{path}/") for known in self._menus):
                     raise ScriptError(f"bad command name {part} {word.place}")
         return path, None, []
 
-    def _has(self, path: str, verb: str) -> bool:
+    def _menu_has(self, path: str, verb: str) -> bool:
         menu = self._menus.get(path)
         if menu is None:
             return False
         return verb in menu.verbs or verb in menu.actions or verb in ("export", "find")
 
-    def _arguments(self, menu: str, verb: str, words: list[Word]) -> dict[str, Value]:
+    def _parse_arguments(self, menu: str, verb: str, words: list[Word]) -> dict[str, Value]:
         first = "numbers" if verb in _NUMBERED else _POSITIONAL.get((menu, verb))
         given: dict[str, Value] = {}
         for word in words:
             if word.key is not None:
-                name, value = word.key, self._value(menu, word.value)
+                name, value = word.key, self._parse_value(menu, word.value)
             elif first is not None and first not in given and not self._menus[menu].singleton:
-                name, value = first, self._value(menu, word.value)
+                name, value = first, self._parse_value(menu, word.value)
             elif word.bare and isinstance(word.value, str):
                 name, value = word.value, ""
             else:
@@ -224,18 +224,18 @@ class _ScriptReader:
             given[name] = value
         return given
 
-    def _value(self, menu: str, part: Part) -> Value:
+    def _parse_value(self, menu: str, part: Part) -> Value:
         if isinstance(part, WordGroup):
             raise ScriptError(f"variables and expressions are not emulated (line {part.line})")
         if isinstance(part, Block):
             return part.text
-        return self._find(menu, part) if isinstance(part, Sub) else part
+        return self._parse_find(menu, part) if isinstance(part, Sub) else part
 
-    def _find(self, within: str, sub: Sub) -> Find:
+    def _parse_find(self, within: str, sub: Sub) -> Find:
         scanner, words = Scanner(sub.text, sub.line), []
         while scanner.skip():
             words.append(scanner.word())
-            menu, verb, _ = _ScriptReader(self._menus, self._version, within)._locate(words)
+            menu, verb, _ = _ScriptReader(self._menus, self._version, within)._locate_command(words)
             if verb == "find":
                 condition = scanner.rest.strip().removeprefix("where ")
                 return Find(menu, find_where.parse(condition))
@@ -244,20 +244,20 @@ class _ScriptReader:
         raise ScriptError(f"only find is emulated in brackets (line {sub.line})")
 
 
-def _only(first: Word, rest: list[Word]) -> Word:
+def _require_one_word(first: Word, rest: list[Word]) -> Word:
     if len(rest) != 1 or rest[0].key is not None:
         raise ScriptError(f"syntax error {first.place}")
     return rest[0]
 
 
-def _text(word: Word) -> str:
+def _text_of_word(word: Word) -> str:
     if not isinstance(word.value, str):
         raise ScriptError(f"syntax error {word.place}")
     return word.value
 
 
-def _seconds(word: Word) -> float:
+def _seconds_of_word(word: Word) -> float:
     try:
-        return durations.seconds(_text(word))
+        return durations.seconds(_text_of_word(word))
     except ValueError:
         raise ScriptError(f"invalid value for argument delay-time {word.place}") from None

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from serving.options import ServedUnit, ServingCustom
 
 
-def _declared(unit: ServedUnit) -> ServingCustom:
+def _declared_engine(unit: ServedUnit) -> ServingCustom:
     assert unit.custom  # noqa: S101 - the section of the unit asks for it
     return unit.custom
 
 
 def argv(place: RankPlace) -> list[str]:
     """Return the command of a rank, with a value for each placeholder."""
-    declared, unit = _declared(place.unit), place.unit
+    declared, unit = _declared_engine(place.unit), place.unit
     values = {
         "model": place.model,
         "name": unit.model,
@@ -39,7 +39,7 @@ def argv(place: RankPlace) -> list[str]:
 
 def key(unit: ServedUnit) -> KeyForm:
     """Return how the engine gets its key."""
-    form = _declared(unit).key
+    form = _declared_engine(unit).key
     if form is None:
         return KeyForm()
     return KeyForm(variable=form.variable) if form.variable else KeyForm(option=form.option or "", path=INSIDE_KEY)
@@ -47,20 +47,20 @@ def key(unit: ServedUnit) -> KeyForm:
 
 def progress(unit: ServedUnit) -> Progress:
     """Return the metrics that the owner names."""
-    declared = _declared(unit)
+    declared = _declared_engine(unit)
     return Progress(counters=declared.progress, requests=declared.requests)
 
 
 def looks(unit: ServedUnit, rank: int, _ranks: int) -> Sequence[str]:
     """Return what the gate looks for in the image: the program of the rank."""
-    declared = _declared(unit)
+    declared = _declared_engine(unit)
     words = (declared.worker_command if rank else None) or declared.command
     return (f"program:{words[0]}",)
 
 
 def weights(unit: ServedUnit, _files: Mapping[str, int], _named: Sequence[str]) -> float | None:
     """Return the bytes that each node loads; None where they are not declared."""
-    size = _declared(unit).weights_bytes
+    size = _declared_engine(unit).weights_bytes
     return float(size) if size else None
 
 

@@ -26,11 +26,11 @@ def rules(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
         return  # the section itself is refused
     if not _VERSION.fullmatch(unit.version):
         yield RuleViolation(("version",), "is not a version", "write letters, digits and . _ + -, like 0.6.2")
-    yield from _command("command", declared.command)
-    yield from _command("worker_command", declared.worker_command or ())
+    yield from _check_command("command", declared.command)
+    yield from _check_command("worker_command", declared.worker_command or ())
     yield from _ranks(unit, ranks)
     for name in ("host", "port"):
-        if name not in _names(declared.command):
+        if name not in _placeholders_in(declared.command):
             what = f"has no {{{name}}}, so the engine would not listen where it is asked for"
             yield RuleViolation(("custom", "command"), what, f"add the option of its {name} with the value {{{name}}}")
     if unit.api.key and declared.key is None:
@@ -44,18 +44,18 @@ def _ranks(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
     declared = unit.custom
     if declared is None:
         return
-    if ranks > 1 and not declared.worker_command and "rank" not in _names(declared.command):
+    if ranks > 1 and not declared.worker_command and "rank" not in _placeholders_in(declared.command):
         what = f"is the same on each of {ranks} nodes"
         yield RuleViolation(("custom", "command"), what, "add {rank}, or write worker_command for the others")
     if ranks == 1 and declared.worker_command:
         yield RuleViolation(("custom", "worker_command"), "the unit has one node", "remove it")
 
 
-def _names(words: Sequence[str]) -> set[str]:
+def _placeholders_in(words: Sequence[str]) -> set[str]:
     return {name for word in words for name in PLACEHOLDER.findall(word)}
 
 
-def _command(key: str, words: Sequence[str]) -> Iterator[RuleViolation]:
+def _check_command(key: str, words: Sequence[str]) -> Iterator[RuleViolation]:
     for place, word in enumerate(words):
         for name in PLACEHOLDER.findall(word):
             if name not in PLACEHOLDERS:

@@ -10,18 +10,18 @@ _HICACHE_RATIO = 2.0
 """The default size of the cache on the host, as a multiple of that on the GPU."""
 
 
-def _mebibytes(size: float, _ranks: int) -> float:
+def _mebibytes_to_gib(size: float, _ranks: int) -> float:
     return size / 1024
 
 
-def _gigabytes(size: float, _ranks: int) -> float:
+def _gigabytes_to_gib(size: float, _ranks: int) -> float:
     return size * 10**9 / GIB
 
 
 SIZES: Mapping[str, Size] = {
     "cpu-offload-gb": each,
-    "hicache-size": _gigabytes,
-    "mm-preprocess-cache-size-mb": _mebibytes,
+    "hicache-size": _gigabytes_to_gib,
+    "mm-preprocess-cache-size-mb": _mebibytes_to_gib,
 }
 """Options whose value is a size, with the GiB that it is on a node."""
 UNKNOWN: Mapping[str, str] = {

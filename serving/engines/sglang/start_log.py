@@ -23,11 +23,11 @@ _STATE = re.compile(rf" size: {NUMBER}GB")
 
 def fullest(logs: Mapping[str, str], _stages: int, drafts: bool) -> RankMemory:
     """Return the memory of the rank that took most: each allocates the tokens that the fullest one has room for."""
-    ranks = [_rank(node, text.splitlines(), drafts=drafts) for node, text in logs.items()]
+    ranks = [_read_rank_memory(node, text.splitlines(), drafts=drafts) for node, text in logs.items()]
     return max(ranks, key=lambda rank: rank.weights + rank.kv + rank.state)
 
 
-def _rank(node: str, lines: list[str], *, drafts: bool) -> RankMemory:
+def _read_rank_memory(node: str, lines: list[str], *, drafts: bool) -> RankMemory:
     models = 2 if drafts else 1
     weights = [float(found) for found in found_values(lines, _WEIGHTS)]
     bound = any(_BOUND in line for line in lines)

@@ -8,19 +8,19 @@ from serving.engines.host_memory import GIB, LMCACHE_SIZE, HostMemory, Size, eac
 from serving.engines.option_value import structured_value
 
 
-def _shared(size: float, ranks: int) -> float:
+def _divide_by_ranks(size: float, ranks: int) -> float:
     return size / ranks
 
 
-def _twice(size: float, _ranks: int) -> float:
+def _double_size(size: float, _ranks: int) -> float:
     return 2 * size
 
 
 SIZES: Mapping[str, Size] = {
     "cpu-offload-gb": each,
     "swap-space": each,  # vLLM 0.17.1 and before; for each GPU
-    "kv-offloading-size": _shared,  # of all ranks together
-    "mm-processor-cache-gb": _twice,  # in the API's process and in the engine's
+    "kv-offloading-size": _divide_by_ranks,  # of all ranks together
+    "mm-processor-cache-gb": _double_size,  # in the API's process and in the engine's
     "mm-ipc-gpu-memory-gb": each,
 }
 """Options whose value is a size, with the GiB that it is on a node."""
@@ -46,12 +46,14 @@ def host_memory(args: Mapping[str, object], env: Mapping[str, str], ranks: int) 
         ranks: number of ranks, one on a node.
     """
     parts, unknown = sized(SIZES, args, ranks), unsized(UNKNOWN, args)
-    for name, size, reason in _transfer(args, env, ranks):
+    for name, size, reason in _list_transfer_memory(args, env, ranks):
         parts, unknown = ({**parts, name: size}, unknown) if not reason else (parts, {**unknown, name: reason})
     return HostMemory(parts, unknown=unknown)
 
 
-def _transfer(args: Mapping[str, object], env: Mapping[str, str], ranks: int) -> Iterator[tuple[str, float, str]]:
+def _list_transfer_memory(
+    args: Mapping[str, object], env: Mapping[str, str], ranks: int
+) -> Iterator[tuple[str, float, str]]:
     """Yield the option, its GiB on a node, and why they are not known."""
     value = structured_value(args.get(_TRANSFER))
     config = value if isinstance(value, Mapping) else {}

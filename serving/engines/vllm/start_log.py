@@ -18,7 +18,7 @@ _LINES = "Model loading took|KV cache memory: |KV cache size: "
 def fullest(logs: Mapping[str, str], stages: int, _drafts: bool) -> RankMemory:
     """Return the memory of the rank that has the least left for keys and values; each rank logs on its node."""
     plain = {node: text.splitlines() for node, text in logs.items()}
-    return _fullest(next(iter(plain)), plain, plain, stages)
+    return _find_fullest_rank(next(iter(plain)), plain, plain, stages)
 
 
 def fullest_on_ray(logs: Mapping[str, str], stages: int, _drafts: bool) -> RankMemory:
@@ -26,12 +26,14 @@ def fullest_on_ray(logs: Mapping[str, str], stages: int, _drafts: bool) -> RankM
     plain = {node: text.splitlines() for node, text in logs.items()}
     head = next(iter(plain))
     if len(plain) == 1:
-        return _fullest(head, plain, plain, stages)
+        return _find_fullest_rank(head, plain, plain, stages)
     plain = _by_ray_process(plain, head)
-    return _fullest(head, plain, {name: lines for name, lines in plain.items() if name != head}, stages)
+    return _find_fullest_rank(head, plain, {name: lines for name, lines in plain.items() if name != head}, stages)
 
 
-def _fullest(head: str, plain: Mapping[str, list[str]], workers: Mapping[str, list[str]], stages: int) -> RankMemory:
+def _find_fullest_rank(
+    head: str, plain: Mapping[str, list[str]], workers: Mapping[str, list[str]], stages: int
+) -> RankMemory:
     tokens = sorted({int(found.replace(",", "")) for found in found_values(plain[head], _TOKENS)})
     if not tokens or tokens[0] == 0:
         raise EngineLogError(f"{head}: the engine printed no `GPU KV cache size`")
@@ -41,8 +43,8 @@ def _fullest(head: str, plain: Mapping[str, list[str]], workers: Mapping[str, li
     found = [
         RankMemory(
             name,
-            _single(name, lines, _WEIGHTS, "Model loading took"),
-            _single(name, lines, _KV, "Available KV cache memory"),
+            _read_single_value(name, lines, _WEIGHTS, "Model loading took"),
+            _read_single_value(name, lines, _KV, "Available KV cache memory"),
             tokens[0],
         )
         for name, lines in workers.items()
@@ -50,7 +52,7 @@ def _fullest(head: str, plain: Mapping[str, list[str]], workers: Mapping[str, li
     return min(found, key=lambda rank: rank.kv)
 
 
-def _single(rank: str, lines: list[str], pattern: re.Pattern[str], title: str) -> float:
+def _read_single_value(rank: str, lines: list[str], pattern: re.Pattern[str], title: str) -> float:
     values = set(found_values(lines, pattern))
     if not values:
         raise EngineLogError(f"{rank}: the engine printed no `{title}`")

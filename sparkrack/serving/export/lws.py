@@ -65,9 +65,9 @@ def lws_files(source: ExportSource) -> tuple[ExportFile, ...]:
         raise ExportError(
             ("nodes",), "Kubernetes gives no worker its own node, so ranks of a ring would not follow its cables"
         )
-    name = _name(source)
-    groups = {"leaderTemplate": _pod(source, 0)}
-    groups["workerTemplate"] = _pod(source, 1) if len(source.nodes) > 1 else _pod(source, 0)
+    name = _name_of_set(source)
+    groups = {"leaderTemplate": _render_pod(source, 0)}
+    groups["workerTemplate"] = _render_pod(source, 1) if len(source.nodes) > 1 else _render_pod(source, 0)
     manifest = {
         "apiVersion": API_VERSION,
         "kind": "LeaderWorkerSet",
@@ -82,7 +82,9 @@ def lws_files(source: ExportSource) -> tuple[ExportFile, ...]:
             },
         },
     }
-    return (ExportFile(f"{unit.name}.lws.yaml", header(source, "lws", _notes(source, name)) + yaml_text(manifest)),)
+    return (
+        ExportFile(f"{unit.name}.lws.yaml", header(source, "lws", _list_notes(source, name)) + yaml_text(manifest)),
+    )
 
 
 def fabric_script() -> str:
@@ -90,7 +92,7 @@ def fabric_script() -> str:
     return resources.file_text(__package__, "templates/with-fabric.sh", fabric=FABRIC_ENVIRONMENT)
 
 
-def _notes(source: ExportSource, name: str) -> list[str]:
+def _list_notes(source: ExportSource, name: str) -> list[str]:
     notes = [
         "RecreateGroupOnPodRestart has no limit: an engine that fails at once leaks memory of the GPU with each start.",
         f"Stop it: kubectl scale leaderworkerset {name} --replicas 0",
@@ -113,7 +115,7 @@ def _notes(source: ExportSource, name: str) -> list[str]:
             "the second one stays pending where Kubernetes shares no GPU."
         )
     if source.unit.api.key:
-        inside = _key(source).path
+        inside = _form_of_key(source).path
         form = f"--from-file={PurePosixPath(inside).name}=" if inside else "--from-env-file="
         notes += [
             f"Key of the API: {source.key_file} with the line {source.key_line}, then",
@@ -122,15 +124,15 @@ def _notes(source: ExportSource, name: str) -> list[str]:
     return notes
 
 
-def _name(source: ExportSource) -> str:
+def _name_of_set(source: ExportSource) -> str:
     return f"sparkrack-{source.unit.name.replace('_', '-')}"
 
 
-def _key(source: ExportSource) -> KeyForm:
+def _form_of_key(source: ExportSource) -> KeyForm:
     return ENGINES[source.unit.engine].key(source.unit)
 
 
-def _pod(source: ExportSource, rank: int) -> dict[str, Any]:
+def _render_pod(source: ExportSource, rank: int) -> dict[str, Any]:
     unit, launch = source.unit, source.launches[rank]
     asked = container(launch)
     keyed = unit.api.key is not None and rank == 0
@@ -148,25 +150,25 @@ def _pod(source: ExportSource, rank: int) -> dict[str, Any]:
         kind = "DirectoryOrCreate" if not volume.read_only else "" if number else "Directory"
         volumes.append({"name": called, "hostPath": {"path": volume.source, "type": kind}})
         mounts.append({"name": called, "mountPath": volume.target, "readOnly": volume.read_only})
-    if keyed and (inside := _key(source).path):
-        volumes.append({"name": "key", "secret": {"secretName": _name(source), "defaultMode": 0o400}})
+    if keyed and (inside := _form_of_key(source).path):
+        volumes.append({"name": "key", "secret": {"secretName": _name_of_set(source), "defaultMode": 0o400}})
         name = PurePosixPath(inside).name
         mounts.append({"name": "key", "mountPath": inside, "subPath": name, "readOnly": True})
     nodes = source.nodes[:1] if rank == 0 else source.nodes[1:]
     return {
-        "metadata": {"labels": {"app.kubernetes.io/name": _name(source)}},
+        "metadata": {"labels": {"app.kubernetes.io/name": _name_of_set(source)}},
         "spec": {
             "hostNetwork": True,
             "dnsPolicy": "ClusterFirstWithHostNet",
             "terminationGracePeriodSeconds": seconds(unit.drain) + STOP_GRACE,
-            "affinity": _affinity(source, nodes),
-            "containers": [_container(source, rank, mounts, keyed=keyed)],
+            "affinity": _render_affinity(source, nodes),
+            "containers": [_render_container(source, rank, mounts, keyed=keyed)],
             "volumes": volumes,
         },
     }
 
 
-def _affinity(source: ExportSource, nodes: tuple[str, ...]) -> dict[str, Any]:
+def _render_affinity(source: ExportSource, nodes: tuple[str, ...]) -> dict[str, Any]:
     names = {"key": HOST_NAME, "operator": "In", "values": list(nodes)}
     return {
         "nodeAffinity": {
@@ -175,13 +177,13 @@ def _affinity(source: ExportSource, nodes: tuple[str, ...]) -> dict[str, Any]:
         # One rank a node, also where a GPU is offered several times.
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"labelSelector": {"matchLabels": {_GROUP: _name(source)}}, "topologyKey": HOST_NAME}
+                {"labelSelector": {"matchLabels": {_GROUP: _name_of_set(source)}}, "topologyKey": HOST_NAME}
             ]
         },
     }
 
 
-def _container(source: ExportSource, rank: int, mounts: list[dict[str, Any]], *, keyed: bool) -> dict[str, Any]:
+def _render_container(source: ExportSource, rank: int, mounts: list[dict[str, Any]], *, keyed: bool) -> dict[str, Any]:
     unit, pin = source.unit, source.pin
     asked = container(source.launches[rank])
     limits: dict[str, Any] = {"nvidia.com/gpu": 1, "memory": f"{mebibytes(asked.memory.upper())}Mi"}
@@ -191,9 +193,9 @@ def _container(source: ExportSource, rank: int, mounts: list[dict[str, Any]], *,
         "name": "engine",
         "image": image_name(unit.image).outside(pin.digest if pin else None),
         "imagePullPolicy": "IfNotPresent" if pin and pin.digest else "Never",
-        "command": ["sh", "-c", Script(_literal(fabric_script())), "with-fabric"],
-        "args": [_word(word) for word in placed(source, rank)],
-        "env": _environment(source, rank, keyed=keyed),
+        "command": ["sh", "-c", Script(_escape_literal(fabric_script())), "with-fabric"],
+        "args": [_render_word(word) for word in placed(source, rank)],
+        "env": _render_environment(source, rank, keyed=keyed),
         "resources": {"limits": limits},
         "securityContext": {"capabilities": {"add": list(asked.capabilities)}},
         "volumeMounts": mounts,
@@ -211,24 +213,24 @@ def _container(source: ExportSource, rank: int, mounts: list[dict[str, Any]], *,
     return made
 
 
-def _environment(source: ExportSource, rank: int, *, keyed: bool) -> list[dict[str, Any]]:
+def _render_environment(source: ExportSource, rank: int, *, keyed: bool) -> list[dict[str, Any]]:
     launch = source.launches[rank]
     found: list[dict[str, Any]] = [
         {"name": _OWN_ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
     ]
     addresses = {"MASTER_ADDR": Place.HEAD, ENGINES[source.unit.engine].own_address: Place.OWN}
     for name, value in launch.environment.items():
-        found.append({"name": name, "value": _word((addresses.get(name, value),))})
-    if keyed and (variable := _key(source).variable):
-        reference = {"name": _name(source), "key": variable}
+        found.append({"name": name, "value": _render_word((addresses.get(name, value),))})
+    if keyed and (variable := _form_of_key(source).variable):
+        reference = {"name": _name_of_set(source), "key": variable}
         found.append({"name": variable, "valueFrom": {"secretKeyRef": reference}})
     return found
 
 
-def _word(word: Word) -> str:
-    return "".join(_VARIABLES[part] if isinstance(part, Place) else _literal(part) for part in word)
+def _render_word(word: Word) -> str:
+    return "".join(_VARIABLES[part] if isinstance(part, Place) else _escape_literal(part) for part in word)
 
 
-def _literal(text: str) -> str:
+def _escape_literal(text: str) -> str:
     """Kubernetes replaces `$(NAME)` by a variable, and `$$` by `$`."""
     return _EXPANDED.sub("$$", text)

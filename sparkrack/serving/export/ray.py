@@ -40,7 +40,7 @@ def ray_files(source: ExportSource) -> tuple[ExportFile, ...]:
         "cluster_name": container(source.launches[0]).name,
         "provider": {"type": "local", "head_ip": head, "worker_ips": workers},
         "auth": {"ssh_user": rack.access.user, "ssh_private_key": str(rack.access.key)},
-        "docker": _docker(source),
+        "docker": _render_docker(source),
         "head_start_ray_commands": ["ray stop", f"{start} --autoscaling-config=~/ray_bootstrap_config.yaml"],
         "worker_start_ray_commands": ["ray stop", worker_command(source)],
     }
@@ -52,7 +52,7 @@ def ray_files(source: ExportSource) -> tuple[ExportFile, ...]:
         command=quoted(serve),
     )
     return (
-        ExportFile(name, header(source, "ray", _notes(source, name)) + yaml_text(cluster)),
+        ExportFile(name, header(source, "ray", _list_notes(source, name)) + yaml_text(cluster)),
         ExportFile(f"{unit.name}.ray-serve.sh", program, program=True),
     )
 
@@ -75,7 +75,7 @@ def worker_command(source: ExportSource) -> str:
     )
 
 
-def _docker(source: ExportSource) -> dict[str, object]:
+def _render_docker(source: ExportSource) -> dict[str, object]:
     asked = container(source.launches[0])
     # Each node has its own VLLM_HOST_IP in the file of the fabric.
     variables = {name: value for name, value in source.launches[0].environment.items() if name != "VLLM_HOST_IP"}
@@ -105,7 +105,7 @@ def _docker(source: ExportSource) -> dict[str, object]:
     return made
 
 
-def _notes(source: ExportSource, name: str) -> list[str]:
+def _list_notes(source: ExportSource, name: str) -> list[str]:
     notes = [
         f"Run it: ray up {name}, then {source.unit.name}.ray-serve.sh.",
         "Ray on the head starts the workers from inside its container, so the image needs ssh and rsync.",

@@ -122,10 +122,10 @@ def export_source(rack: Rack, unit: ServedUnit, pin: Pin | None, revision: str) 
         if name not in known:
             what = f"{name} has no cable, so it has no address on the fabric; write rdma.sockets: management"
             raise ExportError(("nodes",), what)
-    return ExportSource(rack, unit, _launches(rack, unit, known, pin), pin, revision)
+    return ExportSource(rack, unit, _list_launches(rack, unit, known, pin), pin, revision)
 
 
-def _launches(
+def _list_launches(
     rack: Rack, unit: ServedUnit, addresses: Mapping[str, IPv4Address], pin: Pin | None
 ) -> tuple[RankLaunch, ...]:
     return launches(rack, unit, addresses, container_ceiling(rack, unit), pin.id if pin else None)
@@ -172,10 +172,10 @@ def placed(source: ExportSource, rank: int) -> tuple[Word, ...]:
     unit, rack = source.unit, source.rack
     stand_ins = {name: IPv4Address(_STAND_INS + number) for number, name in enumerate(source.nodes, 1)}
     head, own = str(stand_ins[source.nodes[0]]), str(stand_ins[source.nodes[rank]])
-    others = _launches(rack, unit, stand_ins, source.pin)[rank].argv
+    others = _list_launches(rack, unit, stand_ins, source.pin)[rank].argv
     places = {own: Place.OWN, head: Place.HEAD}
     words = [
-        (word,) if word == other else tuple(_split(other, places))
+        (word,) if word == other else tuple(_split_at_addresses(other, places))
         for word, other in zip(source.launches[rank].argv, others, strict=True)
     ]
     if rank == 0 and ENGINES[unit.engine].ray:
@@ -186,7 +186,7 @@ def placed(source: ExportSource, rank: int) -> tuple[Word, ...]:
     return tuple(words)
 
 
-def _split(text: str, places: Mapping[str, Place]) -> Iterator[str | Place]:
+def _split_at_addresses(text: str, places: Mapping[str, Place]) -> Iterator[str | Place]:
     """Split a word at addresses. No address is the beginning of another one: there are at most 8 nodes."""
     parts = [part for part in re.split(f"({'|'.join(map(re.escape, places))})", text) if part]
     if not any(part in places for part in parts):

@@ -25,17 +25,17 @@ class _Representer(SafeRepresenter):
     pass
 
 
-def _text(writer: _Representer, value: str) -> ScalarNode:
+def _represent_text(writer: _Representer, value: str) -> ScalarNode:
     plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
     return writer.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
 
 
-def _script(writer: _Representer, value: Script) -> ScalarNode:
+def _represent_script(writer: _Representer, value: Script) -> ScalarNode:
     return writer.represent_scalar("tag:yaml.org,2002:str", str(value), style="|")
 
 
-_Representer.add_representer(str, _text)
-_Representer.add_representer(Script, _script)
+_Representer.add_representer(str, _represent_text)
+_Representer.add_representer(Script, _represent_script)
 
 
 def yaml_text(data: Any) -> str:

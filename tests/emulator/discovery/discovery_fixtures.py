@@ -47,7 +47,7 @@ class Site:
 
     def words(self, verb: str, *more: str, switch: bool = True, vouched: bool = True) -> list[str]:
         port = str(next(iter(self.nodes.values())).port)
-        named = [word for name in self.nodes for word in ("--node", f"{name}={self._at(name)}")]
+        named = [word for name in self.nodes for word in ("--node", f"{name}={self._address_of(name)}")]
         words = [verb, "--out", str(self.out), *named, "--ssh-port", port, "--key", str(key_file(self.folder))]
         if switch:
             words += ["--switch", "127.0.0.1", "--api-port", str(self.switch.tls_port), "--switch-password-env", "CRS"]
@@ -63,7 +63,7 @@ class Site:
         assert self.switch.password not in ended.output
         return ended.exit_code, ended.output
 
-    def _at(self, name: str) -> str:
+    def _address_of(self, name: str) -> str:
         return f"127.0.88.{11 + list(self.nodes).index(name)}"
 
     def untouched(self) -> None:

@@ -53,22 +53,22 @@ class NpmClient:
         if secure:
             asked["certificate"] = (switch.folder / "cert.pem").read_text()
         try:
-            _rows(self._ask(asked))
+            _rows_of_answer(self._ask_client(asked))
         except BaseException:
             self.close()
             raise
 
     def write(self, *words: str) -> list[Row]:
         """Send one sentence and give the rows that the client makes of the answers. Raises ClientError."""
-        return _rows(self._ask({"write": words}))
+        return _rows_of_answer(self._ask_client({"write": words}))
 
     def together(self, *sentences: list[str]) -> list[list[Row]]:
         """Send several sentences before any is answered. Raises ClientError for the first that is refused."""
-        return [_rows(answer) for answer in self._ask({"together": sentences})["answers"]]
+        return [_rows_of_answer(answer) for answer in self._ask_client({"together": sentences})["answers"]]
 
     def stream(self, *words: str, rows: int) -> list[Row]:
         """Read that many rows or a few more from a command without end, then cancel it."""
-        return _rows(self._ask({"stream": words, "rows": rows}))
+        return _rows_of_answer(self._ask_client({"stream": words, "rows": rows}))
 
     def close(self) -> int:
         """Leave, and give the exit code of the process."""
@@ -82,7 +82,7 @@ class NpmClient:
             self._process.wait()
             self._process.stdout.close()
 
-    def _ask(self, value: object) -> dict[str, Any]:
+    def _ask_client(self, value: object) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(value) + "\n")
@@ -93,7 +93,7 @@ class NpmClient:
         return answer
 
 
-def _rows(answer: dict[str, Any]) -> list[Row]:
+def _rows_of_answer(answer: dict[str, Any]) -> list[Row]:
     for key, kind in (("uncaught", ClientCrashError), ("error", ClientError)):
         if fault := answer.get(key):
             raise kind(fault["name"], fault["message"], fault.get("errno"))

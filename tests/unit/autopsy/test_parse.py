@@ -273,7 +273,7 @@ def test_a_sample_without_a_time_is_left_out(time: object, boot: str) -> None:
 @pytest.mark.parametrize(("length", "text"), [(0, "x"), (1, "x... (1 characters left out)")])
 def test_a_long_line_is_shortened(monkeypatch: pytest.MonkeyPatch, length: int, text: str) -> None:
     monkeypatch.setattr(parse, "LINE_CHARACTERS", 1)
-    assert parse._shortened("x" * (1 + length)) == text
+    assert parse._shorten_line("x" * (1 + length)) == text
 
 
 def test_a_hang_of_a_unit_is_one_line() -> None:

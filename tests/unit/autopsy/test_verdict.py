@@ -535,10 +535,10 @@ def test_a_boot_long_after_a_shutdown_may_not_be_the_next_one(began: float, targ
 @pytest.mark.parametrize(("second", "watchdog"), [(29.9, False), (30.0, True), (147.0, True), (147.1, False)])
 def test_a_link_that_goes_down_when_the_watchdog_acts_is_its_sign(second: float, watchdog: bool) -> None:
     evidence = back(400, samples=samples(), changes=(down(second), up(390)), disk=WARM)
-    found = [sign.cause for sign in verdicts._watchdog(evidence)]
+    found = [sign.cause for sign in verdicts._list_watchdog_signs(evidence)]
     assert found == ([Cause.WATCHDOG] if watchdog else [])
-    assert not list(verdicts._watchdog(replace(evidence, disk=COLD)))
-    assert not list(verdicts._watchdog(replace(evidence, disk=None)))
+    assert not list(verdicts._list_watchdog_signs(replace(evidence, disk=COLD)))
+    assert not list(verdicts._list_watchdog_signs(replace(evidence, disk=None)))
 
 
 @pytest.mark.parametrize(("second", "power"), [(3.0, True), (3.1, False), (-3.0, True), (-3.1, False)])

@@ -39,14 +39,14 @@ def test_the_rack_file_is_a_rack_of_that_many_cabled_nodes(count: int, tmp_path:
     assert all(node.address != IPv4Address(wanted.GATEWAY) for node in rack.nodes.values())
 
 
-def _peers(place: BenchmarkFixture) -> dict[str, Peer]:
+def _make_peers(place: BenchmarkFixture) -> dict[str, Peer]:
     account = NodeAccount(user="ops", uid=1000, gid=1000, home="/home/ops")
     return {
         name: Peer(account, place.own_keys[name].public, (place.host_keys[name].public,)) for name in place.rack.nodes
     }
 
 
-def _render(place: BenchmarkFixture, name: str, template: str) -> str:
+def _render_template(place: BenchmarkFixture, name: str, template: str) -> str:
     """As Ansible does it: blocks are trimmed, the last line end is kept."""
     hosts = json.loads((place.folder / "inventory.json").read_text())["nodes"]["hosts"]
     for one in hosts:
@@ -61,13 +61,13 @@ def _render(place: BenchmarkFixture, name: str, template: str) -> str:
 
 
 def test_the_templates_of_the_playbook_give_what_the_role_gives(place: BenchmarkFixture) -> None:
-    rack, peers = place.rack, _peers(place)
+    rack, peers = place.rack, _make_peers(place)
     operator = f"{place.operator.public} operator"
     before = f"{operator}\n".encode()
     for name in rack.nodes:
         keys = authorized_keys.authorized(rack, before, peers, operator)
-        assert _render(place, name, "authorized_keys.j2").encode() == keys
-        assert _render(place, name, "known_hosts.j2").encode() == known_hosts.known_hosts(rack, b"", peers)
+        assert _render_template(place, name, "authorized_keys.j2").encode() == keys
+        assert _render_template(place, name, "known_hosts.j2").encode() == known_hosts.known_hosts(rack, b"", peers)
 
 
 def test_others_are_reported_the_block_of_etc_hosts_that_the_role_writes(place: BenchmarkFixture) -> None:

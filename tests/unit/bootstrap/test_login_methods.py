@@ -105,7 +105,7 @@ def test_no_node_is_begun_once_the_lock_is_lost(tmp_path: Path, monkeypatch: pyt
     )
     monkeypatch.setattr(NodeBootstrap, "run", run)
     monkeypatch.setattr(whole, "_key_offers", lambda: offers)
-    monkeypatch.setattr(whole, "_believed", lambda _offers: dict.fromkeys(offers, (key,)))
+    monkeypatch.setattr(whole, "_confirm_host_keys", lambda _offers: dict.fromkeys(offers, (key,)))
     monkeypatch.setattr(whole, "_of_the_others", lambda: ({}, {}))
     whole.run(lost=lambda: lost[-1] if lost else "")
     assert begun == ["spark1"]

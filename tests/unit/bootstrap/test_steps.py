@@ -12,7 +12,7 @@ from sparkrack.bootstrap.node_facts import (
     FileStat,
     LocalAccount,
     NodeState,
-    _questions,
+    _list_questions,
     host_keys,
     look,
     parse_node_state,
@@ -147,7 +147,7 @@ def test_the_name_comes_into_etc_hosts_and_every_other_byte_stays(before: bytes,
 def answer(**changes: str | tuple[int, str] | None) -> bytes:
     """What the script prints of a node, with other values, or without some."""
     reported: dict[str, str | tuple[int, str] | None] = {
-        **dict.fromkeys(_questions("ops"), ""),
+        **dict.fromkeys(_list_questions("ops"), ""),
         "groups": "sudo ",
         "name": "spark1\n",
         "static": "spark1\n",
@@ -162,7 +162,7 @@ def test_the_script_is_one_that_a_shell_runs() -> None:
     """On this machine, for a user that does not exist and for one that does."""
     for user, home in (("no-such-user", None), ("root", "/root")):
         done = subprocess.run(["sh", "-c", look(user)], capture_output=True, text=True, check=True)
-        found = protocol.parse(done.stdout, _questions(user))
+        found = protocol.parse(done.stdout, _list_questions(user))
         assert not found.unknown
         assert {name for name, one in found.commands.items() if one.code} <= {"keys"}, "sshd may not be installed"
         account = found.commands["account"].text

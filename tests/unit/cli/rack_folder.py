@@ -55,13 +55,13 @@ class World:
     @property
     def sent(self) -> list[str]:
         """Return the commands that change hosts: `NAME THING`, a line for each."""
-        return self._noted("sent")
+        return self._read_notes("sent")
 
     @property
     def connected(self) -> list[str]:
-        return self._noted("connected")
+        return self._read_notes("connected")
 
-    def _noted(self, what: str) -> list[str]:
+    def _read_notes(self, what: str) -> list[str]:
         noted = self.folder / what
         return noted.read_text().splitlines() if noted.exists() else []
 

@@ -92,7 +92,7 @@ def replay(folder: Path, words: Sequence[str], env: Mapping[str, str], program: 
     os.close(its)
     seen = b""
     try:
-        while part := _read(ours):
+        while part := _read_terminal(ours):
             seen += part
         code = process.wait(SILENT_SECONDS)
     finally:
@@ -104,7 +104,7 @@ def replay(folder: Path, words: Sequence[str], env: Mapping[str, str], program: 
     return Replay(code, printed, lines_of_screen(seen.decode()))
 
 
-def _read(terminal: int) -> bytes:
+def _read_terminal(terminal: int) -> bytes:
     ready, _, _ = select.select([terminal], [], [], SILENT_SECONDS)
     assert ready, f"the command printed nothing for {SILENT_SECONDS} s"
     try:

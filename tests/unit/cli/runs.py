@@ -39,7 +39,7 @@ class Ended:
 
 def command(*words: str | Path, cwd: Path = REPOSITORY, python_path: Path | None = None, **environment: str) -> Ended:
     """Run a command of the virtual environment, without a terminal."""
-    settings = _settings(environment)
+    settings = _make_environment(environment)
     if python_path:
         settings["PYTHONPATH"] = os.pathsep.join([str(python_path), *filter(None, [settings.get("PYTHONPATH")])])
     program, *rest = map(str, words)
@@ -58,13 +58,13 @@ def command(*words: str | Path, cwd: Path = REPOSITORY, python_path: Path | None
 def forked(*words: str | Path, cwd: Path = REPOSITORY, **environment: str) -> Ended:
     """As `command`, by fork from a process that has imported the program: for all that does not depend on its start."""
     program, *rest = map(str, words)
-    process = ForkedProgram(program, rest, cwd=cwd, env=_settings(environment), apart=True)
+    process = ForkedProgram(program, rest, cwd=cwd, env=_make_environment(environment), apart=True)
     stdout, stderr = process.communicate()
     assert process.returncode is not None
     return Ended(process.returncode, stdout, stderr)
 
 
-def _settings(environment: dict[str, str]) -> dict[str, str]:
+def _make_environment(environment: dict[str, str]) -> dict[str, str]:
     settings = {**os.environ, "PYINFRA_PROGRESS": "off", "NO_COLOR": "1", "COLUMNS": "200", **environment}
     if "RACK" not in environment:
         settings.pop("RACK", None)

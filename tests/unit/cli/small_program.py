@@ -82,7 +82,7 @@ class Peculiar(TypedDict, total=False):
     unlocks: bool
 
 
-def _peculiar(host: Host) -> Peculiar:
+def _read_peculiarities(host: Host) -> Peculiar:
     world = json.loads((host.data.folder / "world.json").read_text())
     return Peculiar(**(world.get("*", {}) | world.get(host.data.node.name, {})))  # type: ignore[typeddict-item]
 
@@ -93,7 +93,7 @@ class Folder(FakeConnector):
     def connect(self) -> None:
         with (self.host.data.folder / "connected").open("a") as noted:
             noted.write(f"{self.host.data.node.name}\n")
-        if _peculiar(self.host).get("away"):
+        if _read_peculiarities(self.host).get("away"):
             raise ConnectError("No route to host")
 
     def run_shell_command(self, command: Any, *_: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
@@ -126,7 +126,7 @@ class Folder(FakeConnector):
 def bring(thing: str) -> Generator[PyinfraCommand, None, None]:
     """Bring one file of /etc, in two commands; an incomplete change is reverted."""
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    folder, name, about = host.data.folder, host.data.node.name, _peculiar(host) if thing == "memory" else {}
+    folder, name, about = host.data.folder, host.data.node.name, _read_peculiarities(host) if thing == "memory" else {}
     if "unknown" in about:
         yield refusals.fail_unknown(host, about["unknown"], untouched="")
         return
@@ -176,7 +176,7 @@ def rdma() -> None:
     bring(name="Give it to users", thing="rdma")
 
 
-def _inventory(folder: Path) -> Inventory:
+def _make_inventory(folder: Path) -> Inventory:
     rack = load(folder / "rack.yaml")
     data = {name: {"rack": rack, "node": node, "folder": folder} for name, node in rack.nodes.items()}
     made = Inventory((list(data.items()), {}))  # type: ignore[no-untyped-call]
@@ -185,16 +185,16 @@ def _inventory(folder: Path) -> Inventory:
     return made
 
 
-def _about(folder: Path) -> Any:
+def _run_in_folder(folder: Path) -> Any:
     """Run the program in this folder."""
     path = folder / "deploy.py"
     path.write_text(DEPLOY)
     session.DEPLOY = path
     os.environ.update(XDG_STATE_HOME=str(folder / "state"), RACK=str(folder / "rack.yaml"))
-    return patch.object(session, "make_inventory", lambda *_, **__: _inventory(folder))
+    return patch.object(session, "make_inventory", lambda *_, **__: _make_inventory(folder))
 
 
-def _full(lines: int) -> Callable[..., None]:
+def _fill_disk_after(lines: int) -> Callable[..., None]:
     left, write = iter(range(lines)), RunJournal.write
 
     def filling(journal: RunJournal, line: Line) -> None:
@@ -205,16 +205,16 @@ def _full(lines: int) -> Callable[..., None]:
     return filling
 
 
-def _many(runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _run_all(runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Run `folder`, `words`; `keys`: typed input, at a terminal. `lines`: number of journal lines before the disk is
     full.
     """
     for run in runs:
         with (
-            _about(Path(run["folder"])),
+            _run_in_folder(Path(run["folder"])),
             patch.object(command, "has_terminal", (lambda: True) if "keys" in run else prompts.has_terminal),
             patch.object(command, "require_terminal", (lambda _: None) if "keys" in run else prompts.require_terminal),
-            patch.object(RunJournal, "write", _full(run.get("lines", 10**9))),
+            patch.object(RunJournal, "write", _fill_disk_after(run.get("lines", 10**9))),
         ):
             done = CliRunner().invoke(cli, run["words"], input=run.get("keys"))
         yield {"code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}
@@ -223,6 +223,6 @@ def _many(runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         folder, *sys.argv[1:] = Path(sys.argv[1]), *sys.argv[2:]
-        with _about(folder):
+        with _run_in_folder(folder):
             main()
-    json.dump(list(_many(json.load(sys.stdin))), sys.stdout)
+    json.dump(list(_run_all(json.load(sys.stdin))), sys.stdout)

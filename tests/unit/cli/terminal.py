@@ -36,7 +36,7 @@ class Screen:
         end = time.monotonic() + LIMIT_SECONDS
         while not re.search(pattern, self.seen):
             assert time.monotonic() < end, f"the terminal does not show {pattern}: {self.seen!r}"
-            assert self._more(), f"the command ended without {pattern}: {self.seen!r}"
+            assert self._read_more(), f"the command ended without {pattern}: {self.seen!r}"
 
     def until_later(self, title: str) -> None:
         """Read the terminal until it shows other elapsed seconds of a phase than those that it has shown."""
@@ -47,7 +47,7 @@ class Screen:
         """Read both until the command has closed them."""
         reading = threading.Thread(target=self._read_out)
         reading.start()
-        while self._more():
+        while self._read_more():
             pass
         reading.join()
 
@@ -61,7 +61,7 @@ class Screen:
         assert self.process.stdout
         self.out += self.process.stdout.read()
 
-    def _more(self) -> bool:
+    def _read_more(self) -> bool:
         ready, _, _ = select.select([self._screen], [], [], LIMIT_SECONDS)
         assert ready, f"the terminal is silent: {self.seen!r}"
         try:

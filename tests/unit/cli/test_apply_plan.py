@@ -35,43 +35,43 @@ def _another_old(world: World, _: dict[str, Any]) -> None:
     world.put("spark2", "rdma", "older\x1b[2J")
 
 
-def _away(world: World, _: dict[str, Any]) -> None:
+def _take_node_away(world: World, _: dict[str, Any]) -> None:
     (world.folder / "world.json").write_text('{"spark2": {"away": true}}')
 
 
-def _refused(world: World, _: dict[str, Any]) -> None:
+def _refuse_node(world: World, _: dict[str, Any]) -> None:
     (world.folder / "world.json").write_text('{"spark2": {"refused": "it is in the way"}}')
 
 
-def _diff(_: World, plan: dict[str, Any]) -> None:
+def _change_diff(_: World, plan: dict[str, Any]) -> None:
     reported = plan["hosts"][0]["operations"][0]["events"][1]
     assert reported["kind"] == "file"
     reported["diff"] = ["-something else"]
 
 
-def _order(_: World, plan: dict[str, Any]) -> None:
+def _reverse_operations(_: World, plan: dict[str, Any]) -> None:
     plan["hosts"][0]["operations"].reverse()
 
 
-def _roles(roles: list[str]) -> Edit:
+def _set_roles(roles: list[str]) -> Edit:
     return lambda _, plan: plan.update(roles=roles)
 
 
-def _machines(names: list[str]) -> Edit:
+def _keep_machines(names: list[str]) -> Edit:
     def edit(_: World, plan: dict[str, Any]) -> None:
         plan["hosts"] = [machine for machine in plan["hosts"] if machine["name"] in names]
 
     return edit
 
 
-def _schema(name: str) -> Edit:
+def _set_schema(name: str) -> Edit:
     def edit(_: World, plan: dict[str, Any]) -> None:
         plan["schema"] = name
 
     return edit
 
 
-def _nothing(*_: object) -> None:
+def _change_nothing(*_: object) -> None:
     pass
 
 
@@ -93,24 +93,24 @@ REFUSED: dict[str, tuple[Edit, list[str]]] = {
     ),
     "another value": (_another_old, ["  now: spark2: rdma: rdma.level: older\\x1b[2J -> new\n"]),
     "another diff": (
-        _diff,
+        _change_diff,
         [
             f"{MOVED}  no longer: spark1: memory: modify /etc/memory.conf\n",
             "  now: spark1: memory: modify /etc/memory.conf\n",
         ],
     ),
-    "another order": (_order, [f"{MOVED}  the order of the steps\n"]),
-    "away": (_away, ["  no longer: spark2: changes\n", "  now: spark2: unreachable\n"]),
-    "refused": (_refused, ["  now: spark2: memory: it is in the way\n"]),
-    "fewer roles": (_roles(["preflight", "rdma"]), ["  no longer: spark1: memory: memory.level: old -> new\n"]),
-    "no machine": (_machines([]), [MOVED]),
+    "another order": (_reverse_operations, [f"{MOVED}  the order of the steps\n"]),
+    "away": (_take_node_away, ["  no longer: spark2: changes\n", "  now: spark2: unreachable\n"]),
+    "refused": (_refuse_node, ["  now: spark2: memory: it is in the way\n"]),
+    "fewer roles": (_set_roles(["preflight", "rdma"]), ["  no longer: spark1: memory: memory.level: old -> new\n"]),
+    "no machine": (_keep_machines([]), [MOVED]),
     "another rack": (
         _other_rack,
         ["the plan is about rack ring (", "rack.yaml is rack circle; pass --rack; nothing was"],
     ),
-    "another schema": (_schema("sparkrack.plan/3"), ["is not a plan that `sparkrack plan --out` has kept"]),
-    "no such role": (_roles(["preflight", "nobody"]), ["is not a plan that `sparkrack plan --out` has kept"]),
-    "without the gates": (_roles(["rdma"]), ["is not a plan that `sparkrack plan --out` has kept"]),
+    "another schema": (_set_schema("sparkrack.plan/3"), ["is not a plan that `sparkrack plan --out` has kept"]),
+    "no such role": (_set_roles(["preflight", "nobody"]), ["is not a plan that `sparkrack plan --out` has kept"]),
+    "without the gates": (_set_roles(["rdma"]), ["is not a plan that `sparkrack plan --out` has kept"]),
 }
 TEXTS = {
     "empty": "",
@@ -133,8 +133,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[World, End
     asked = []
     for name, world in worlds.items():
         about = json.loads(plan)
-        edits = {name: edit for name, (edit, _) in REFUSED.items()} | {"one machine": _machines(["spark1"])}
-        edits.get(name, _nothing)(world, about)
+        edits = {name: edit for name, (edit, _) in REFUSED.items()} | {"one machine": _keep_machines(["spark1"])}
+        edits.get(name, _change_nothing)(world, about)
         kept[name].write_text(TEXTS[name] if name in TEXTS else json.dumps(about))
         more = {"same json": ["--json"], "and machines": ["--limit", "spark1"], "and roles": ["--only", "rdma"]}
         asked.append({"folder": world.folder, "words": ["apply", kept[name], *more.get(name, [])]})

@@ -266,7 +266,7 @@ class _Account(_Server):
     def check_auth_password(self, username: str, password: str) -> int:  # noqa: ARG002
         return 0 if password == PASSWORD else 1
 
-    def _answer(self, channel: paramiko.Channel, command: str) -> None:
+    def _answer_command(self, channel: paramiko.Channel, command: str) -> None:
         self.replied.acquire(timeout=60)
         channel.sendall(command.partition("echo ")[2].partition(";")[0].encode() + b"\n")
         while part := channel.recv(1000):
@@ -303,7 +303,7 @@ def test_the_password_of_a_node_is_not_in_the_log(tmp_path: Path, monkeypatch: p
 class _Complaining(_Account):
     """Repeats the password in an error."""
 
-    def _answer(self, channel: paramiko.Channel, command: str) -> None:
+    def _answer_command(self, channel: paramiko.Channel, command: str) -> None:
         self.replied.acquire(timeout=60)
         channel.sendall(command.partition("echo ")[2].partition(";")[0].encode() + b"\n")
         while channel.recv(1000):

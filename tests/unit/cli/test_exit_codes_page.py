@@ -86,11 +86,11 @@ def test_a_row_says_what_each_code_means(words: tuple[str, ...]) -> None:
 
 
 @pytest.fixture
-def _rack(monkeypatch: pytest.MonkeyPatch) -> None:
+def _set_rack_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RACK", str(VALID / "switch.yaml"))
 
 
-@pytest.mark.usefixtures("_rack")
+@pytest.mark.usefixtures("_set_rack_variable")
 @pytest.mark.parametrize("words", ALL, ids=lambda words: " ".join(words) or "sparkrack")
 def test_an_unknown_option_ends_with_1(words: tuple[str, ...]) -> None:
     ended = CliRunner().invoke(sparkrack, [*words, "--no-such-option"])
@@ -98,7 +98,7 @@ def test_an_unknown_option_ends_with_1(words: tuple[str, ...]) -> None:
     assert "Error: No such option" in ended.output
 
 
-@pytest.mark.usefixtures("_rack")
+@pytest.mark.usefixtures("_set_rack_variable")
 @pytest.mark.parametrize("words", UNKNOWN_NAMES, ids=" ".join)
 def test_an_unknown_name_ends_with_1(words: tuple[str, ...]) -> None:
     ended = CliRunner().invoke(sparkrack, words)

@@ -30,7 +30,7 @@ def on_terminal(folder: Path, speak: Speak, **env: str) -> tuple[int, str]:
         )
         os.close(its)
         seen = b""
-        while part := _part(ours):
+        while part := _read_screen(ours):
             seen += part
         return process.wait(60), seen.decode()
     finally:
@@ -44,7 +44,7 @@ def _take_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def _part(screen: int) -> bytes:
+def _read_screen(screen: int) -> bytes:
     ready, _, _ = select.select([screen], [], [], 60)
     assert ready, "it waits for someone to type"
     try:

@@ -26,13 +26,13 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def _speak(reported: str) -> tuple[int, str, str] | None:
+def _answer_command(reported: str) -> tuple[int, str, str] | None:
     now = dict(usual("memory"))["preflight-now"].replace(str(int(NOW)), str(int(time.time())))
     return answering(dict(usual("memory")) | {"preflight-now": now, "/etc/fstab": FSTAB})(reported)
 
 
 def test_neighbours_of_a_changed_line_and_values_of_mount_options_are_shown_nowhere(tmp_path: Path) -> None:
-    there = SshNode(_speak)
+    there = SshNode(_answer_command)
     reported: list[Ended] = []
     try:
         rack = rack_file(tmp_path, there)

@@ -90,7 +90,7 @@ def test_a_signal_to_lab_run_ends_its_command(running: dict[str, str], number: s
 
     def sleeping() -> list[int]:
         found = Path("/proc").glob("[0-9]*/cmdline")
-        return [int(path.parent.name) for path in found if _content(path) == f"sleep\0{seconds}\0".encode()]
+        return [int(path.parent.name) for path in found if _read_content(path) == f"sleep\0{seconds}\0".encode()]
 
     with subprocess.Popen([*CALL, "lab", "run", "--", "sleep", seconds], env=running) as process:
         until = time.monotonic() + PATIENCE
@@ -105,7 +105,7 @@ def test_a_signal_to_lab_run_ends_its_command(running: dict[str, str], number: s
         assert left == []
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError:

@@ -159,7 +159,7 @@ def test_a_long_operation_keeps_its_seconds_in_the_picture(columns: int, monkeyp
     clock = _Clock()
     display = ProgressDisplay(clock=clock)
     display.phase("[13/21] docker: Run docker with the rack's settings, now and after a reboot", ["spark1"])
-    first = display._picture(52.0).plain.splitlines()[0]
+    first = display._render_picture(52.0).plain.splitlines()[0]
     assert first.startswith("[13/21] docker: Run docker with")
     assert first.endswith("\u2026, 52 s: 0 of 1 hosts done")
     assert len(first) <= columns

@@ -84,31 +84,31 @@ def version(verb: str) -> str:
 def fields(whole: dict[str, Any], part: dict[str, Any], path: str = "") -> Iterator[str]:
     """A line for each field: where it is, and what it holds."""
     for name, field in part.get("properties", {}).items():
-        for place, kind, below in _kinds(whole, field, f"{path}{name}"):
+        for place, kind, below in _list_kinds(whole, field, f"{path}{name}"):
             yield f"{place}: {kind}"
             if below:
                 yield from fields(whole, below, f"{place}.")
 
 
-def _kinds(
+def _list_kinds(
     whole: dict[str, Any], field: dict[str, Any], place: str
 ) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
     if "$ref" in field:
         field = whole["$defs"][field["$ref"].rpartition("/")[2]]
     if "anyOf" in field:
-        kinds = [kind for one in field["anyOf"] for kind in _kinds(whole, one, place)]
+        kinds = [kind for one in field["anyOf"] for kind in _list_kinds(whole, one, place)]
         objects = [kind for kind in kinds if kind[2]]
         names = " or ".join(dict.fromkeys(kind[1] for kind in kinds))
         yield (kinds[0][0], names, objects[0][2] if objects else None)
     elif field.get("type") == "array":
         items = field.get("items") or {"type": "/".join(str(one.get("type")) for one in field.get("prefixItems", []))}
-        yield from _kinds(whole, items, f"{place}[]")
+        yield from _list_kinds(whole, items, f"{place}[]")
     elif "enum" in field or "const" in field:
         yield (place, " | ".join(json.dumps(value) for value in field.get("enum") or [field["const"]]), None)
     elif "properties" in field:
         yield (place, "object", field)
     elif isinstance(field.get("additionalProperties"), dict):
-        yield from _kinds(whole, field["additionalProperties"], f"{place}.NAME")
+        yield from _list_kinds(whole, field["additionalProperties"], f"{place}.NAME")
     else:
         yield (place, str(field.get("format") or field.get("type") or "any"), None)
 

@@ -354,7 +354,7 @@ def test_an_exit_code_of_the_program_is_reported_as_what_it_is(
     code: int, complaint: str, kind: type[CoordinatorError], said: str
 ) -> None:
     assert QWEN
-    found = coordinator._fault(QWEN, "n0", code, complaint)
+    found = coordinator._make_error(QWEN, "n0", code, complaint)
     assert type(found) is kind
     assert str(found) == said
 

@@ -106,10 +106,10 @@ class _Server(AnyKey):
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         self.node.commands.append(command.decode())
-        threading.Thread(target=self._run, args=(channel, command), daemon=True).start()
+        threading.Thread(target=self._run_command, args=(channel, command), daemon=True).start()
         return True
 
-    def _run(self, channel: paramiko.Channel, command: bytes) -> None:
+    def _run_command(self, channel: paramiko.Channel, command: bytes) -> None:
         if not self.node.sudo:
             channel.sendall_stderr(b"sudo: a password is required\n")
             channel.send_exit_status(1)

@@ -95,14 +95,14 @@ class World:
 
     def address(self, half: Half, *addresses: str) -> None:
         """Give an interface other addresses."""
-        self.keep(half, {**self.device(half), "addr_info": [_inet(one) for one in addresses]})
+        self.keep(half, {**self.device(half), "addr_info": [_inet_address(one) for one in addresses]})
 
 
 def answers(rack: Rack) -> World:
     """Create the nodes of a rack in their declared state; its switches have no tables yet."""
     made = World(rack)
     for name in rack.nodes:
-        made.nodes[name] = {question: printed(*lines) for question, lines in _said(rack, name)}
+        made.nodes[name] = {question: printed(*lines) for question, lines in _list_answers(rack, name)}
     return made
 
 
@@ -128,12 +128,12 @@ def mac(half: Half) -> str:
     return f"02:5b:{node >> 8:02x}:{node & 255:02x}:{half.port:02x}:{half.index:02x}"
 
 
-def _said(rack: Rack, name: str) -> Iterator[tuple[str, list[str]]]:
+def _list_answers(rack: Rack, name: str) -> Iterator[tuple[str, list[str]]]:
     maker = MAKERS[rack.nodes[name].vendor or "nvidia"]
     yield "hostname", [name]
     yield "maker", ["# SMBIOS implementations newer than version 3.7.0 are not", maker]
     yield "board", ["NVIDIA"]
-    yield "links", [json.dumps(list(_devices(rack, name)))]
+    yield "links", [json.dumps(list(_list_devices(rack, name)))]
     yield "neighbours", ["[]"]
     places = {(port, index): f"{2 * index:04}:01:00.{port}" for port in (0, 1) for index in (0, 1)}
     yield "functions", [f"{Half(name, *which).interface} {place}" for which, place in places.items()]
@@ -158,7 +158,7 @@ def _said(rack: Rack, name: str) -> Iterator[tuple[str, list[str]]]:
     yield "engines", []
 
 
-def _devices(rack: Rack, name: str) -> Iterator[dict[str, Any]]:
+def _list_devices(rack: Rack, name: str) -> Iterator[dict[str, Any]]:
     yield {"ifname": "enP7s7", "flags": ["UP"], "mtu": 1500, "address": "02:00:00:00:00:01", "addr_info": []}
     held = {address.half: address for address in rack.addresses if address.half.node == name}
     for half in (Half(name, port, index) for port in (0, 1) for index in (0, 1)):
@@ -170,13 +170,13 @@ def _devices(rack: Rack, name: str) -> Iterator[dict[str, Any]]:
             "mtu": rack.fabric.mtu if address else 1500,
             "address": mac(half),
         }
-        own = [_inet(str(address.interface))] if address else []
+        own = [_inet_address(str(address.interface))] if address else []
         yield {**row, "addr_info": [] if address and address.vlan else own}
         if address and address.vlan:
             info = {"info_kind": "vlan", "info_data": {"protocol": "802.1Q", "id": address.vlan}}
             yield {**row, "ifname": address.device, "link": half.interface, "linkinfo": info, "addr_info": own}
 
 
-def _inet(text: str) -> dict[str, Any]:
+def _inet_address(text: str) -> dict[str, Any]:
     ip, _, length = text.partition("/")
     return {"family": "inet", "local": ip, "prefixlen": int(length)}

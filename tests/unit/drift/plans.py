@@ -31,7 +31,7 @@ def plan(*machines: HostPlan, roles: Iterable[str] = ROLES, made: datetime = MAD
 
 def machine(name: str, *printed: Told, kind: Literal["node", "switch"] = "node") -> HostPlan:
     """Return the plan of a reached host; its state follows from its events."""
-    steps = tuple(_step(*one) for one in printed)
+    steps = tuple(_make_step(*one) for one in printed)
     sorts = {reported.kind for step in steps for reported in step.events}
     standing = HostState.CHANGES if sorts & CHANGES else HostState.IN_SYNC
     if EventKind.REFUSED in sorts:
@@ -46,7 +46,7 @@ def modified(path: str, *diff: str) -> Event:
     return Event(EventKind.FILE, path=path, action=Action.MODIFY, diff=diff)
 
 
-def _step(role: str, event: EventKind | Event, text: str = "") -> OperationPlan:
+def _make_step(role: str, event: EventKind | Event, text: str = "") -> OperationPlan:
     reported = Message.of(event if isinstance(event, Event) else Event(event, detail=text))
     return OperationPlan(
         role=role, title="a sentence", commands=1 if reported.kind in CHANGES else 0, events=(reported,)

@@ -84,23 +84,23 @@ def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
 
 def spoken(node: Mapping[str, Any]) -> list[str]:
     """Return the output of the probe's script on such a node."""
-    return [*(line for key, value in node.items() if (line := _line(key, value))), "complete"]
+    return [*(line for key, value in node.items() if (line := _format_answer(key, value))), "complete"]
 
 
-def _line(key: str, value: Any) -> str | None:
+def _format_answer(key: str, value: Any) -> str | None:
     file = key.startswith("/")
     match value:
         case {"exit": code}:
-            return f"{key}  {code}" if file else f"{key} {_encoded('', code)}"
+            return f"{key}  {code}" if file else f"{key} {_encode_content('', code)}"
         case {"garbled": text}:
             return f"{key} {text} 0" if file else f"{key} {text}"
         case {"silent": True}:
             return None
         case None:
             return f"{key} absent"
-    return f"{key} {_encoded(value)} 0" if file else f"{key} {_encoded(value, 0)}"
+    return f"{key} {_encode_content(value)} 0" if file else f"{key} {_encode_content(value, 0)}"
 
 
-def _encoded(content: str | bytes, code: int | None = None) -> str:
+def _encode_content(content: str | bytes, code: int | None = None) -> str:
     end = b"" if code is None else f"\n{code}".encode()
     return base64.b64encode((content if isinstance(content, bytes) else content.encode()) + end).decode()

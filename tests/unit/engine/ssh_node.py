@@ -83,10 +83,10 @@ class _Server(AnyKey):
         self.replied = threading.Semaphore(0)
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
-        threading.Thread(target=self._answer, args=(channel, command.decode()), daemon=True).start()
+        threading.Thread(target=self._answer_command, args=(channel, command.decode()), daemon=True).start()
         return True
 
-    def _answer(self, channel: paramiko.Channel, command: str) -> None:
+    def _answer_command(self, channel: paramiko.Channel, command: str) -> None:
         if host_facts.READ in command:
             command = channel.makefile("rb").read().decode()
         if "echo complete" not in command:

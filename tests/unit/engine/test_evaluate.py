@@ -215,7 +215,9 @@ def test_a_run_ends_with_0_only_if_all_is_done_and_nothing_is_wrong(
 def test_a_host_stands_as_what_its_operations_report(
     reported: tuple[Event, ...], commands: int, state: HostState
 ) -> None:
-    assert engine_evaluate._standing(host(HostState.UNREACHABLE, *reported, commands=commands).operations) is state
+    assert (
+        engine_evaluate._state_of_steps(host(HostState.UNREACHABLE, *reported, commands=commands).operations) is state
+    )
 
 
 def test_what_stands_in_the_way_of_all_roles_is_reported_once() -> None:
@@ -233,7 +235,7 @@ def test_a_host_that_was_not_reached_is_in_the_plan_as_what_it_is(tmp_path: Path
     session = RunSession(rack, file, select(rack))
     try:
         session.unreachable = {"spark1": "No route to host", "crs812": "timed out"}
-        found = [engine_evaluate._machine(session, name, {}, {}) for name in session.unreachable]
+        found = [engine_evaluate._make_host_plan(session, name, {}, {}) for name in session.unreachable]
     finally:
         session.close()
     assert [(one.name, one.kind, one.state, one.reason) for one in found] == [

@@ -438,4 +438,4 @@ def test_a_head_of_which_nothing_is_known_is_left_to_the_taking_of_the_lock(work
     ],
 )
 def test_an_answer_without_its_exit_code_is_none(fine: bool, lines: list[str], expected: tuple[int, str]) -> None:
-    assert locking._understood(fine, lines) == expected
+    assert locking._parse_exit_code(fine, lines) == expected

@@ -324,4 +324,4 @@ def test_the_versions_of_a_log_are_those_of_this_program_and_its_libraries() -> 
     names = ("sparkrack", "pyinfra", "paramiko", "gevent", "pydantic", "click", "routeros-api", "requests", "Python")
     assert [part.split()[0] for part in text.split(", ")][:9] == list(names)
     assert "unknown" not in text
-    assert run_log_module._version("no-such-package") == "unknown"
+    assert run_log_module._version_of_package("no-such-package") == "unknown"

@@ -26,7 +26,7 @@ from lab.image.kernel import recipe_hash as kernel_recipe
 
 PATIENCE = 60.0
 own_processes = pytest.mark.skipif(
-    not debian._namespaces(), reason="this machine gives a step no processes of its own (unshare)"
+    not debian._namespace_command(), reason="this machine gives a step no processes of its own (unshare)"
 )
 
 
@@ -88,7 +88,7 @@ def building(monkeypatch: pytest.MonkeyPatch, *, kernel: Callable[[Path], None],
         work.rename(done)
 
     monkeypatch.setattr(build, "kernel", build_kernel)
-    monkeypatch.setattr(build, "_build", build_image)
+    monkeypatch.setattr(build, "_build_image", build_image)
 
 
 def left(cache: Path) -> list[str]:
@@ -129,7 +129,7 @@ def test_a_signal_to_the_lab_ends_its_steps_and_all_but_a_kill_removes_what_is_u
         "import sys, pathlib\nfrom lab.image import build\nfrom lab.image.debian import run\n"
         "from lab.privileges import open_lab\n"
         "def begin(labs, *_):\n    (labs / 'kernel-x.new').mkdir()\n    run(sys.argv[2:], 'sleeping')\n"
-        "build.kernel, build._build = begin, lambda *_: None\n"
+        "build.kernel, build._build_image = begin, lambda *_: None\n"
         "open_lab(print)\nbuild.base(pathlib.Path(sys.argv[1]), print)\n"
     )
     environment = {**os.environ, "SPARKRACK_DEBIAN_MIRROR": "http://127.0.0.1:9/debian"}

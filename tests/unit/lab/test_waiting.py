@@ -29,5 +29,5 @@ def test_a_node_that_was_bootstrapped_with_another_key_is_named(
     rack_file.write(paths.plan, rack_file.invented(1))
     lab = Lab(paths, print)
     with pytest.raises(LabError, match=r"refuses the key of the lab .* `sparkrack lab down` ends this lab"):
-        lab._wait(list(lab.machines.nodes))
+        lab._wait_for_logins(list(lab.machines.nodes))
     assert next(clock) < 3 * REFUSED_SECONDS

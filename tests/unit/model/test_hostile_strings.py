@@ -183,7 +183,7 @@ def test_every_place_is_known() -> None:
 @pytest.mark.parametrize(("where", "part"), crossed(sorted(PLACES), range(PARTS)))
 def test_it_is_refused(where: str, part: int) -> None:
     rack, path = PLACES[where]
-    loaded(with_string(rack, path, _there(rack, path)))
+    loaded(with_string(rack, path, _value_at(rack, path)))
     if where in FREE or where.endswith(WORDS):
         assert not refused(with_string(rack, path, "$(touch /tmp/x)"))
     else:
@@ -213,7 +213,7 @@ def test_nothing_is_called_so(where: str, text: str) -> None:
         loaded(out.getvalue())
 
 
-def _there(rack: Document, path: Path) -> str:
+def _value_at(rack: Document, path: Path) -> str:
     at: Any = rack
     for part in path:
         at = at[part]

@@ -203,10 +203,10 @@ def reason(place: Place, comments: Mapping[Place, str]) -> str:
 @cache
 def rows() -> dict[Place, tuple[str, ...]]:
     """Every key with the cells of its row."""
-    return dict(_rows())
+    return dict(_list_rows())
 
 
-def _rows() -> Iterator[tuple[Place, tuple[str, ...]]]:
+def _list_rows() -> Iterator[tuple[Place, tuple[str, ...]]]:
     comments = explained()
     for place, key in KEYS.items():
         path = ".".join(place)

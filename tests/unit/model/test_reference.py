@@ -50,7 +50,7 @@ def schema() -> dict[str, Any]:
         whole = rack_model().model_json_schema(schema_generator=_Schema)
     for part in (whole, *whole["$defs"].values()):
         added = {"source"} if part is whole else {"name"} if part["title"] in NAMED_SECTIONS else set()
-        part["properties"] = {key: _written(kind) for key, kind in part["properties"].items() if key not in added}
+        part["properties"] = {key: _remove_null(kind) for key, kind in part["properties"].items() if key not in added}
         if "required" in part:
             part["required"] = [key for key in part["required"] if key not in added]
     return {
@@ -61,7 +61,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-def _written(kind: dict[str, Any]) -> dict[str, Any]:
+def _remove_null(kind: dict[str, Any]) -> dict[str, Any]:
     """A key as it is written."""
     if {"type": "null"} not in kind.get("anyOf", []):
         return kind
@@ -146,22 +146,22 @@ def keys(whole: Mapping[str, Any], part: Mapping[str, Any], place: Place = ()) -
     """Every key of the schema below a place; the name of a machine or a cage is `*`."""
     for key, kind in part.get("properties", {}).items():
         yield (*place, key), Key(key in part.get("required", ()), kind.get("default"), kind)
-        for inner in _kinds(whole, kind):
+        for inner in _list_kinds(whole, kind):
             named = inner.get("additionalProperties")
             if isinstance(named, dict) and "$ref" in named:
-                yield from keys(whole, _resolved(whole, named), (*place, key, "*"))
+                yield from keys(whole, _resolve_reference(whole, named), (*place, key, "*"))
             else:
                 yield from keys(whole, inner, (*place, key))
 
 
-def _kinds(whole: Mapping[str, Any], kind: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    kind = _resolved(whole, kind)
+def _list_kinds(whole: Mapping[str, Any], kind: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    kind = _resolve_reference(whole, kind)
     yield kind
     for one in (*kind.get("anyOf", ()), *kind.get("oneOf", ())):
-        yield from _kinds(whole, one)
+        yield from _list_kinds(whole, one)
 
 
-def _resolved(whole: Mapping[str, Any], kind: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve_reference(whole: Mapping[str, Any], kind: Mapping[str, Any]) -> Mapping[str, Any]:
     found: Mapping[str, Any] = whole["$defs"][kind["$ref"].rpartition("/")[2]] if "$ref" in kind else kind
     return found
 

@@ -103,13 +103,13 @@ class Node(FakeConnector):
             if answers.probe_raises:
                 raise answers.probe_raises
             if answers.probe_fails is not None:
-                return False, _output("stderr", [answers.probe_fails])
-            return True, _output("stdout", answer(answers.node)[: answers.cut])
+                return False, _make_output("stderr", [answers.probe_fails])
+            return True, _make_output("stdout", answer(answers.node)[: answers.cut])
         stdin = arguments.get("_stdin") or ""
         answers.sent.append((text, base64.b64decode(stdin).decode("utf-8", "backslashreplace")))
         if answers.fails and answers.fails in text:
             answers.fails = None
-            return False, _output("stderr", ["it failed"])
+            return False, _make_output("stderr", ["it failed"])
         return True, CommandOutput([])
 
 
@@ -118,7 +118,7 @@ def is_probe(text: str) -> bool:
     return text == host_facts.READ
 
 
-def _output(buffer: str, lines: list[str]) -> CommandOutput:
+def _make_output(buffer: str, lines: list[str]) -> CommandOutput:
     return CommandOutput([OutputLine(buffer, line) for line in lines])
 
 
@@ -127,15 +127,15 @@ def answer(node: Mapping[str, Any]) -> list[str]:
     # Several roles may ask the same question, which the script has once.
     asked = list(dict.fromkeys(key for one in host_facts._registered.values() for key in (*one.files, *one.commands)))
     assert set(node) == set(asked), set(node) ^ set(asked)
-    entries = [(key, *_spoken(node[key])) for key in asked]
+    entries = [(key, *_kind_of_answer(node[key])) for key in asked]
     # One shell for what no node has answered yet: a whole answer takes it 0.2 s of CPU time, one entry 5 ms.
     if fresh := [entry for entry in entries if entry not in _lines]:
-        _lines.update(zip(fresh, _answered(fresh), strict=True))
+        _lines.update(zip(fresh, _run_script_for(fresh), strict=True))
     entries.sort(key=lambda entry: not _is_file(entry))  # as the script has them: files first
     return [*(line for entry in entries if (line := _lines[entry])), protocol.END]
 
 
-def _spoken(value: Any) -> tuple[str, bytes | str | None]:
+def _kind_of_answer(value: Any) -> tuple[str, bytes | str | None]:
     match value:
         case {"exit": code}:
             return "exit", str(code)
@@ -158,7 +158,7 @@ def _is_file(entry: Entry) -> bool:
     return key.startswith("/") and kind != "exit"
 
 
-def _answered(entries: list[Entry]) -> list[str]:
+def _run_script_for(entries: list[Entry]) -> list[str]:
     """The line that the script prints for each entry; empty where the node is silent."""
     with TemporaryDirectory() as name:
         folder = Path(name)

@@ -95,7 +95,7 @@ def test_the_reading_of_a_role_in_this_stage_is_used_again(executing: bool) -> N
 
 
 @pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def _set_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that goes on by a second each time it is read."""
     monkeypatch.setattr(host_facts, "time", SimpleNamespace(time=count(1).__next__))
 

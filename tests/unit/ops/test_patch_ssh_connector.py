@@ -23,7 +23,7 @@ from core.ops.patch_ssh_connector import (
     MAX_OUTPUT_BYTES,
     DeadlineError,
     TooMuchOutputError,
-    _execute,
+    _execute_line,
     _OutputReader,
     _read_timeout,
 )
@@ -102,7 +102,7 @@ def executed(server: SshServer, line: str, stdin: str | None = None) -> tuple[in
         client.connect("127.0.0.1", server.port, "ops", pkey=key, look_for_keys=False, allow_agent=False)
         transport = client.get_transport()
         assert transport
-        return _execute(transport, line, stdin, False, None)
+        return _execute_line(transport, line, stdin, False, None)
     finally:
         client.close()
         server.close()
@@ -204,7 +204,7 @@ def test_a_command_gets_its_terminal_and_its_input(pty: bool) -> None:
 
     channel = Open([])
     transport: Any = SimpleNamespace(open_session=lambda: channel)
-    code, output = _execute(transport, "true", "secret", pty, None)
+    code, output = _execute_line(transport, "true", "secret", pty, None)
     assert (code, output.stdout_lines, channel.closed) == (7, ["fine"], True)
     assert heard == [*(["pty"] if pty else []), ("wb", -1), b"secret\n", "closed", "closed"]
 
@@ -251,7 +251,7 @@ def test_a_command_ends_well_by_its_exit_code(
         sent.append(words)
         return code, CommandOutput([OutputLine("stdout", "x")])
 
-    monkeypatch.setattr(patch_ssh_connector, "_execute", execute)
+    monkeypatch.setattr(patch_ssh_connector, "_execute_line", execute)
     client = SimpleNamespace(get_transport=lambda: "transport")
     options = {"_stdin": "in", "_get_pty": True, **arguments}
     done, output = patch_ssh_connector.run_shell_command(
@@ -273,7 +273,7 @@ def test_a_command_is_printed_when_that_is_wanted_and_needs_a_session(monkeypatc
 
 
 def test_a_command_that_does_not_answer_in_time_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patch_ssh_connector, "_execute", lambda *_: gevent.sleep(60))
+    monkeypatch.setattr(patch_ssh_connector, "_execute_line", lambda *_: gevent.sleep(60))
     client = SimpleNamespace(get_transport=lambda: "transport")
     with pytest.raises(DeadlineError, match=r"^no answer within 0.1 s$"):
         patch_ssh_connector.run_shell_command(connector(client), StringCommand("true"), _timeout=0.1)

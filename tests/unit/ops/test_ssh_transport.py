@@ -29,13 +29,13 @@ def meet() -> Iterator[Meet]:
     opened: list[paramiko.Transport] = []
 
     def made(key: paramiko.PKey = RSA, known: str = "", **only: tuple[str, ...]) -> paramiko.Transport:
-        ours, its = _pair()
+        ours, its = _connect_pair()
         server, client = paramiko.Transport(its), nodelay_transport(ours)
         opened.extend((server, client))
         server.add_server_key(key)
         for kind, names in only.items():
             setattr(server.get_security_options(), kind, names)
-        threading.Thread(target=_serve, args=(server,), daemon=True).start()
+        threading.Thread(target=_serve_client, args=(server,), daemon=True).start()
         if known:  # as paramiko's client does for a key that it knows
             options = client.get_security_options()
             options.key_types = [known, *(name for name in options.key_types if name != known)]
@@ -47,14 +47,14 @@ def meet() -> Iterator[Meet]:
         transport.close()
 
 
-def _pair() -> tuple[socket.socket, socket.socket]:
+def _connect_pair() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         ours = socket.create_connection(listening.getsockname())
         its, _ = listening.accept()
     return ours, its
 
 
-def _serve(server: paramiko.Transport) -> None:
+def _serve_client(server: paramiko.Transport) -> None:
     try:
         server.start_server(server=AnyKey())
     except (paramiko.SSHException, EOFError, OSError):
@@ -92,7 +92,7 @@ def test_a_known_rsa_key_is_asked_for_by_its_newer_names(meet: Meet) -> None:
 
 
 def test_nothing_outdated_is_offered() -> None:
-    ours, its = _pair()
+    ours, its = _connect_pair()
     transport = nodelay_transport(ours)
     kinds = ("ciphers", "macs", "keys", "pubkeys", "kex")
     offered = [name for kind in kinds for name in getattr(transport, f"preferred_{kind}")]

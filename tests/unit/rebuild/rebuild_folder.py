@@ -114,9 +114,9 @@ class Workdir:
         ssh.chmod(stat.S_IRWXU)
         (folder / "verb.py").write_text(VERB)
         self._listening: dict[str, socket.socket] = {}
-        self.port = self._listen("spark1", 0)
-        self._listen("spark2", self.port)
-        self._listen("crs812", self.port)
+        self.port = self._listen_for("spark1", 0)
+        self._listen_for("spark2", self.port)
+        self._listen_for("crs812", self.port)
         self.rack = folder / "rack.yaml"
         text = changed(
             SWITCH,
@@ -130,7 +130,7 @@ class Workdir:
         for one in self._listening.values():
             one.close()
 
-    def _listen(self, name: str, port: int) -> int:
+    def _listen_for(self, name: str, port: int) -> int:
         last = {"spark1": 11, "spark2": 12, "crs812": 2}[name]
         self._listening[name] = socket.create_server((f"127.77.0.{last}", port))
         return int(self._listening[name].getsockname()[1])
@@ -140,7 +140,7 @@ class Workdir:
         self._listening.pop(name).close()
 
     def back(self, name: str) -> None:
-        self._listen(name, self.port)
+        self._listen_for(name, self.port)
 
     def runs(self, node: str, containers: int, *units: str) -> None:
         groups = [f"sparkrack.slice/docker-{number:064x}.scope" for number in range(containers)]

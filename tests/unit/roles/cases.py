@@ -28,11 +28,11 @@ vars(host_facts)["time"] = SimpleNamespace(time=lambda: NOW)  # what nodes say s
 
 def read(path: Path) -> Any:
     """Load a file; each caller may change the result."""
-    return deepcopy(_parsed(path))
+    return deepcopy(_parse_case_file(path))
 
 
 @cache
-def _parsed(path: Path) -> Any:
+def _parse_case_file(path: Path) -> Any:
     return YAML(typ="safe", pure=True).load(path)  # 2 ms of CPU time a file; a test reads twenty
 
 

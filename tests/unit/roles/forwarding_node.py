@@ -29,17 +29,17 @@ class ForwardingNode(SshServer):
 
     def behind(self, transport: paramiko.Transport) -> AnyKey:
         server = _Server(self)
-        threading.Thread(target=self._connect, args=(transport, server), daemon=True).start()
+        threading.Thread(target=self._connect_channels, args=(transport, server), daemon=True).start()
         return server
 
-    def _connect(self, transport: paramiko.Transport, server: _Server) -> None:
+    def _connect_channels(self, transport: paramiko.Transport, server: _Server) -> None:
         # It is not active yet when this begins.
         while (channel := transport.accept(1)) or transport.is_active():
             if channel is not None:
                 port = server.ports[channel.get_id()]
                 far = socket.create_connection((str(self.loopback), port))
-                threading.Thread(target=_copy, args=(channel, far), daemon=True).start()
-                threading.Thread(target=_copy, args=(far, channel), daemon=True).start()
+                threading.Thread(target=_copy_stream, args=(channel, far), daemon=True).start()
+                threading.Thread(target=_copy_stream, args=(far, channel), daemon=True).start()
 
 
 class _Server(AnyKey):
@@ -58,7 +58,7 @@ class _Server(AnyKey):
         return int(paramiko.common.OPEN_SUCCEEDED)
 
 
-def _copy(one: socket.socket | paramiko.Channel, other: socket.socket | paramiko.Channel) -> None:
+def _copy_stream(one: socket.socket | paramiko.Channel, other: socket.socket | paramiko.Channel) -> None:
     try:
         while part := one.recv(65536):
             other.sendall(part)

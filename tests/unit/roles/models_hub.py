@@ -83,7 +83,7 @@ class LoopbackHub:
         return [part for asked, part, _ in self.requests if asked.endswith(f"/{path.replace(' ', '%20')}")]
 
 
-def _handler(hub: LoopbackHub) -> type[BaseHTTPRequestHandler]:
+def _make_handler(hub: LoopbackHub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -141,7 +141,7 @@ def _handler(hub: LoopbackHub) -> type[BaseHTTPRequestHandler]:
 @contextmanager
 def serving(hub: LoopbackHub) -> Iterator[LoopbackHub]:
     """The hub, reachable under its `url`."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _make_handler(hub))
     server.daemon_threads = True
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))

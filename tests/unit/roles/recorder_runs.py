@@ -136,9 +136,9 @@ class Authority:
         self.folder, self._key = folder, ec.generate_private_key(ec.SECP256R1())
         self._subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rack")])
         self.file = folder / "ca.pem"
-        self.file.write_bytes(self._signed(self._subject, self._key, is_authority=True))
+        self.file.write_bytes(self._sign_certificate(self._subject, self._key, is_authority=True))
 
-    def _signed(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> bytes:
+    def _sign_certificate(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> bytes:
         now = datetime.datetime.now(datetime.UTC)
         certificate = (
             x509.CertificateBuilder()
@@ -158,7 +158,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name) for name in names])
         files = (self.folder / f"{'+'.join(names)}.pem", self.folder / f"{'+'.join(names)}.key")
-        files[0].write_bytes(self._signed(subject, key, is_authority=False))
+        files[0].write_bytes(self._sign_certificate(subject, key, is_authority=False))
         files[1].write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -46,7 +46,7 @@ class Site:
     """A rack of two nodes in a folder: spark2 receives what spark1 sends, and the other way round."""
 
     folder: Path
-    key: bytes = field(default_factory=lambda: _public(ec.generate_private_key(ec.SECP256R1())))
+    key: bytes = field(default_factory=lambda: _public_bytes(ec.generate_private_key(ec.SECP256R1())))
 
     def rack(self, section: str) -> Rack:
         text = changed(SWITCH, ("rack: two\n", f"rack: two\nblackbox: {{{section}}}\n"))
@@ -59,7 +59,7 @@ class Site:
         return RackAuthority(self.folder, "two")
 
 
-def _public(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _public_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -141,7 +141,7 @@ class Node:
         }
         texts = {
             stream_facts.STATE: "".join(f"{key} {value}\n" for key, value in live.items() if value != "none"),
-            stream_facts.UNITS: "\n".join(_unit(name, *state.split(" ")) for name, state in units.items()),
+            stream_facts.UNITS: "\n".join(_unit_properties(name, *state.split(" ")) for name, state in units.items()),
             stream_facts.NETCONSOLE: "".join(f"netconsole {key} {value}\n" for key, value in console.items()),
             stream_facts.MODES: "".join(
                 f"{mode} root:root {path}\n" for path, mode in modes.items() if contents.get(path) is not None
@@ -154,7 +154,7 @@ class Node:
         return NodeStreams(stream_facts.StreamFacts(reading, rack, rack.nodes[self.name]), used, self.had_authority)
 
 
-def _unit(name: str, load_state: str, active: str, enabled: str) -> str:
+def _unit_properties(name: str, load_state: str, active: str, enabled: str) -> str:
     return f"Id={name}\nLoadState={load_state}\nActiveState={active}\nUnitFileState={enabled}\nNeedDaemonReload=no\n"
 
 
@@ -227,7 +227,10 @@ GARBLED: dict[str, tuple[Node, str]] = {
     "the key": (Node(live={"key public": "no base64"}), "blackbox-stream-state: the public key is garbled"),
     "a unit": (
         Node(units={netconsole.TIMER: "loaded dancing enabled"}),
-        f"blackbox units: unexpected probe output {_unit(netconsole.TIMER, 'loaded', 'dancing', 'enabled')[:80]!r}",
+        (
+            "blackbox units: unexpected probe output "
+            f"{_unit_properties(netconsole.TIMER, 'loaded', 'dancing', 'enabled')[:80]!r}"
+        ),
     ),
     "the target": (
         Node(netconsole={"target": "2 a b 1"}),
@@ -252,7 +255,7 @@ GARBLED: dict[str, tuple[Node, str]] = {
 }
 
 
-def _text(found: Changeset, folder: Path) -> list[str]:
+def _describe_changeset(found: Changeset, folder: Path) -> list[str]:
     lines = [f"blocked: {why}" for why in found.blockers]
     lines += [f"in sync: {found.in_sync_reason}"] if found.in_sync_reason else []
     lines += [f"warning: {event.message}" for event in found.warnings]
@@ -270,7 +273,7 @@ def test_what_each_operation_does(site: Site, name: str) -> None:
     here = NODES[name].streams(site)
     lines = []
     for operation in OPERATIONS:
-        lines += [f"# {operation.changeset.__name__}", *_text(operation.changeset(here), site.folder)]
+        lines += [f"# {operation.changeset.__name__}", *_describe_changeset(operation.changeset(here), site.folder)]
     generated.check(CASES, name, "".join(f"{line}\n" for line in lines))
 
 

@@ -90,7 +90,7 @@ class World:
             (place / "sys/kernel/config/netconsole").mkdir(parents=True)
         self.sent: dict[str, list[str]] = {name: [] for name in self.roots}
         self.declare("remote: tls")
-        patch.setattr(fakenode.Node, "run_shell_command", self._answer())
+        patch.setattr(fakenode.Node, "run_shell_command", self._make_connector())
 
     @property
     def rack(self) -> Rack:
@@ -100,7 +100,7 @@ class World:
         text = changed(SWITCH, ("rack: two\n", f"rack: two\nblackbox: {{clock_cap: {{asus: 2200}}, {section}}}\n"))
         (self.folder / "rack.yaml").write_text(text)
 
-    def _answer(self) -> Any:
+    def _make_connector(self) -> Any:
         def run_shell_command(self_: fakenode.Node, command: Any, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
             name = self_.host.data.node.name
             if fakenode.is_probe(command.get_raw_value()):

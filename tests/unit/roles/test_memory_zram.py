@@ -11,7 +11,7 @@ import pytest
 from roles.memory.apply import zram_reset_script
 
 
-def _run(folder: Path, asks: int = 50) -> subprocess.CompletedProcess[str]:
+def _run_reset(folder: Path, asks: int = 50) -> subprocess.CompletedProcess[str]:
     script = zram_reset_script("zram0").replace("/sys/block", str(folder)).replace("-lt 50", f"-lt {asks}")
     return subprocess.run(["dash", "-euc", script], capture_output=True, text=True, timeout=120, check=False)
 
@@ -27,7 +27,7 @@ def busy(tmp_path: Path) -> Path:
 def test_a_free_device_is_reset_at_once(busy: Path) -> None:
     busy.rmdir()
     busy.touch()
-    assert _run(busy.parents[1], asks=1).returncode == 0
+    assert _run_reset(busy.parents[1], asks=1).returncode == 0
     assert busy.read_text() == "1\n"
 
 
@@ -39,17 +39,17 @@ def test_a_device_that_udev_looks_at_is_asked_again(busy: Path) -> None:
     timer = threading.Timer(0.5, closes)
     timer.start()
     try:
-        assert _run(busy.parents[1]).returncode == 0
+        assert _run_reset(busy.parents[1]).returncode == 0
     finally:
         timer.join()
     assert busy.read_text() == "1\n"
 
 
 def test_a_device_that_is_gone_is_done(tmp_path: Path) -> None:
-    assert _run(tmp_path, asks=1).returncode == 0
+    assert _run_reset(tmp_path, asks=1).returncode == 0
 
 
 def test_a_device_in_use_is_reported(busy: Path) -> None:
-    ended = _run(busy.parents[1], asks=2)
+    ended = _run_reset(busy.parents[1], asks=2)
     assert ended.returncode == 1
     assert "zram0 is still in use; lsof /dev/zram0 tells by whom\n" in ended.stderr

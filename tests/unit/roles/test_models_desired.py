@@ -217,5 +217,5 @@ def test_a_node_passes_files_on_from_the_moment_at_which_its_transfer_runs(
     monkeypatch.setattr(detached_unit, "send", lambda *_: seen.append({*given.started}))
     monkeypatch.setattr(detached_unit, "watch", lambda *_: seen.append({*given.started}))
     anything: Any = None
-    ModelDelivery(anything, "n0", anything)._run(given, None, "the hub")
+    ModelDelivery(anything, "n0", anything)._run_fetch_program(given, None, "the hub")
     assert seen == [set(), started]

@@ -63,7 +63,7 @@ def test_a_node_that_is_right(root: Path) -> None:
 @pytest.mark.parametrize(("batch", "sizes"), [(1, [1, 1, 1, 1]), (5001, [1, 2, 1]), (5004, [4])])
 def test_several_commands(root: Path, monkeypatch: pytest.MonkeyPatch, batch: int, sizes: list[int]) -> None:
     monkeypatch.setattr(verify, "BATCH", batch)
-    assert [len(files) for files in verify._batches(FILES)] == sizes
+    assert [len(files) for files in verify._split_into_batches(FILES)] == sizes
     assert failures(root) == []
     (root / "srv/models/n/-x").write_bytes(b"Y")
     assert len(failures(root)) == 1

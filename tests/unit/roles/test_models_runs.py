@@ -247,7 +247,7 @@ def test_a_token_is_in_no_command_and_no_log(
     hub.token = "hf_secret_value"
     from roles.models import delivery
 
-    monkeypatch.setattr(delivery.ModelDelivery, "_hub", lambda *_: (hub.url, "hf_secret_value"))
+    monkeypatch.setattr(delivery.ModelDelivery, "_hub_address_and_token", lambda *_: (hub.url, "hf_secret_value"))
     ended = world.run()
     assert ended.failed == [], ended.log
     assert {token for _, _, token in hub.requests} == {"Bearer hf_secret_value"}

@@ -206,10 +206,10 @@ ELSEWHERE = {
 
 def _is_taken_off(role: str, path: str) -> bool:
     found = [traces for traces in TRACES.values() if traces.role.partition("-")[0] == role]
-    return path in ELSEWHERE.get(role, ()) or any(_has(traces, path) for traces in (*found, TRACES["record"]))
+    return path in ELSEWHERE.get(role, ()) or any(_is_traced(traces, path) for traces in (*found, TRACES["record"]))
 
 
-def _has(traces: Traces, path: str) -> bool:
+def _is_traced(traces: Traces, path: str) -> bool:
     patterns = (*traces.own, *traces.edited, *traces.links)
     return any(fnmatchcase(path, one) for one in patterns) or any(path.startswith(f"{one}/") for one in traces.folders)
 

@@ -357,7 +357,7 @@ SETTINGS = "settings:/etc/nccl.conf"
 
 def test_the_container_of_the_gate_is_that_of_the_rank_without_its_key_and_network() -> None:
     found = locked(WITH_KEY)
-    launch = next(one for one in desired._launches(found) if one.rank == 0)
+    launch = next(one for one in desired._launches_of_unit(found) if one.rank == 0)
     wanted = gate_file(found, "n0")["container"]
     key = "/etc/sparkrack/serve/one.key"
     assert key in launch.docker

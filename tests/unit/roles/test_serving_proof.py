@@ -44,21 +44,23 @@ class Api(BaseHTTPRequestHandler):
     pooled: ClassVar[dict[str, Any]] = {}
 
     def do_GET(self) -> None:
-        self._send((200 if self._allowed() else self.refusal) if self.listed else 404, {})
+        self._send_answer((200 if self._has_key() else self.refusal) if self.listed else 404, {})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self._send(200 if self._allowed() else self.refusal, self.pooled.get(self.path) or self._text())
+        self._send_answer(
+            200 if self._has_key() else self.refusal, self.pooled.get(self.path) or self._completion_text()
+        )
         for device in self.devices:
             device.write_text(f"{int(device.read_text()) + 1}\n")
 
-    def _text(self) -> dict[str, Any]:
+    def _completion_text(self) -> dict[str, Any]:
         return {"choices": [{"text": self.answer, "message": {"content": self.said}}]}
 
-    def _allowed(self) -> bool:
+    def _has_key(self) -> bool:
         return self.open_to_all or self.headers["Authorization"] == f"Bearer {KEY}"
 
-    def _send(self, status: int, content: object) -> None:
+    def _send_answer(self, status: int, content: object) -> None:
         text = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))

@@ -79,7 +79,7 @@ def _whole_run(change: str, folder: Path) -> WholeRun:
     ended = world.run(world.node.leave_state)
     assert ended.failed == [], ended.log
     world.node.leave_states(None)
-    found = WholeRun(world, _different(world, places, first), world.node.files())
+    found = WholeRun(world, _list_states(world, places, first), world.node.files())
     assert len(found.states) == count, "the number of states in CHANGES"
     assert world.node.stale_services() == []
     world.run()
@@ -87,7 +87,7 @@ def _whole_run(change: str, folder: Path) -> WholeRun:
     return found
 
 
-def _different(world: WatchWorld, places: Path, first: dict[str, str]) -> list[State]:
+def _list_states(world: WatchWorld, places: Path, first: dict[str, str]) -> list[State]:
     """The states that differ from the one before, in order; `first`: that before the run."""
     states, row, last = list[State](), 0, first
     rows: dict[str, str] = {}
@@ -99,7 +99,7 @@ def _different(world: WatchWorld, places: Path, first: dict[str, str]) -> list[S
         last, whole = now, {path: text for path, text in now.items() if not TEMPORARY.search(path)}
         if whole != rows:
             rows, row = whole, row + 1
-        states.append(State(place, " and ".join(marks) or _write(place, str(world.node.root)), row))
+        states.append(State(place, " and ".join(marks) or _describe_last_step(place, str(world.node.root)), row))
     return states
 
 
@@ -107,7 +107,7 @@ TEMPORARY = re.compile(r"/\.(?P<name>[^/]+)\.[A-Za-z0-9]{6}(?= |$)")
 """The name of a file that is not yet in its place."""
 
 
-def _write(place: Path, root: str) -> str:
+def _describe_last_step(place: Path, root: str) -> str:
     """What the run did last."""
     calls = [line.replace(root, "") for line in (place / "calls").read_text().splitlines()]
     words = calls[-1].split()
@@ -136,7 +136,7 @@ def test_a_killed_run_is_completed_by_the_next(whole: Callable[[str], WholeRun],
     incomplete = run.world.node.files() != run.files or run.world.node.stale_services()
     assert named or not incomplete, f"{at}: drift names nothing"
     if not os.environ.get("UPDATE_DOCS"):
-        assert _documented(change)[state.row - 1].endswith(_cells(named)), f"{at}: {DOCUMENT}"
+        assert _read_document(change)[state.row - 1].endswith(_format_cells(named)), f"{at}: {DOCUMENT}"
     ended = run.world.run()
     assert ended.failed == [], f"{at}: {ended.log}"
     assert run.world.node.files() == run.files, at
@@ -157,13 +157,13 @@ def test_no_kill_leaves_a_secret_to_others(whole: Callable[[str], WholeRun], cha
     assert held == {"/etc/prometheus/sparkrack-alertmanager.yml", "/etc/sparkrack/watch/switch-passwords.json"}
 
 
-def _cells(named: list[Event]) -> str:
+def _format_cells(named: list[Event]) -> str:
     """What drift names, and which program the next run starts again first, as the document has it."""
     again = [event.message.partition(":")[0] for event in named if event.kind is EventKind.RESTART]
     return f"| {len(named)} | {again[0] if again else '-'} |"
 
 
-def _documented(change: str) -> list[str]:
+def _read_document(change: str) -> list[str]:
     """The rows of a change in the document."""
     block = (REPOSITORY / DOCUMENT).read_text().partition(f"<!-- generated: {change} -->")[2].partition("<!-- end")[0]
     return [line for line in block.splitlines() if re.match(r"\| \d+ ", line)]
@@ -182,8 +182,8 @@ def test_the_document_has_every_write(whole: Callable[[str], WholeRun], change: 
         lines = []
         for row in sorted(firsts):
             run.world.node.put_back(firsts[row].place)
-            lines.append(f"| {row} | {firsts[row].write} | {counts[row]} {_cells(run.world.drift())}\n")
+            lines.append(f"| {row} | {firsts[row].write} | {counts[row]} {_format_cells(run.world.drift())}\n")
         head = "| | write | states | drift names | the next run |\n| --- | --- | --- | --- | --- |\n"
         check(DOCUMENT, change, head + "".join(lines))
     wanted = [f"| {row} | {firsts[row].write} | {counts[row]} |" for row in sorted(firsts)]
-    assert [re.sub(r"( \|)( \d+ \| [^|]+ \|)$", r"\1", line) for line in _documented(change)] == wanted, DOCUMENT
+    assert [re.sub(r"( \|)( \d+ \| [^|]+ \|)$", r"\1", line) for line in _read_document(change)] == wanted, DOCUMENT

@@ -89,12 +89,12 @@ def measure(count: int, minutes: int) -> None:
         try:
             for minute in range(1, minutes + 1):
                 time.sleep(60)
-                print(f"{count} targets, {minute} min: {_state(server)}", flush=True)
+                print(f"{count} targets, {minute} min: {_describe_memory(server)}", flush=True)
         finally:
             server.stop_all()
 
 
-def _state(server: Server) -> str:
+def _describe_memory(server: Server) -> str:
     with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as answer:  # noqa: S310 - the server of this run
         text = answer.read().decode()
 

@@ -251,7 +251,7 @@ def test_the_overhead_is_measured_or_declared_or_the_usual_one(
     ],
 )
 def test_what_vllm_reserves_in_layers_with_a_window(keys: dict[str, Any], window: tuple[int, float]) -> None:
-    assert serving_fit._windows(declared(**keys)) == window
+    assert serving_fit._window_reserve(declared(**keys)) == window
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_what_vllm_reserves_in_layers_with_a_window(keys: dict[str, Any], window
 )
 def test_what_sglang_reserves_in_layers_with_a_window(args: dict[str, Any], window: tuple[int, float]) -> None:
     one = declared(engine="sglang", version="0.5.12", image=SGLANG, args=args)
-    assert serving_fit._windows(one) == window
+    assert serving_fit._window_reserve(one) == window
 
 
 @pytest.mark.parametrize(

@@ -406,7 +406,7 @@ def test_an_exported_unit_has_all_mounts_and_the_program_before(tmp_path: Path, 
     files = {"/workspace/fix": "patches/glm", "/workspace/fix.py": "patches/glm/vllm/fix.py"}
     rack = mounting(tmp_path, files=files, also=["other"], before=["sh", "/workspace/fix/run.sh"])
     source = export_source(rack, served_units(rack)["qwen"], None, "")
-    pod = lws._pod(source, 0)["spec"]
+    pod = lws._render_pod(source, 0)["spec"]
     (container,) = pod["containers"]
     names = [one["name"] for one in pod["volumes"]]
     assert len(names) == len(set(names)) == 8

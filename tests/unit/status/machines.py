@@ -102,7 +102,7 @@ def machines(rack: Rack) -> Machines:
             "swap": (0, [SWAPS]),
             "reboot": (0, ["none"]),
             "containers": (0, [CONTAINER]),
-            **{half.interface: (0, ethtool(_speed(rack, half))) for half in halves(rack, name)},
+            **{half.interface: (0, ethtool(_speed_of_half(rack, half))) for half in halves(rack, name)},
             "images": (0, [f"{ID} scitrera/dgx-spark-sglang 0.5.12 {DIGEST} 22.4GB"]),
         }
     made.nodes["spark1"]["lock"] = (run_lock.GONE, [])
@@ -119,7 +119,7 @@ def machines(rack: Rack) -> Machines:
     return made
 
 
-def _speed(rack: Rack, half: Half) -> str:
+def _speed_of_half(rack: Rack, half: Half) -> str:
     """The speed of a half's cable as ethtool prints it."""
     cable = rack.cabling.cable_of(Port(half.node, half.port))
     assert cable

@@ -25,7 +25,7 @@ def server(*says: Say) -> Iterator[int]:
                 with connection:
                     connection.settimeout(60)
                     for say in says:
-                        _hear(connection)
+                        _read_sentence(connection)
                         say(connection)
                     stop.wait(60)
 
@@ -39,7 +39,7 @@ def server(*says: Say) -> Iterator[int]:
         thread.join(5)
 
 
-def _hear(connection: socket.socket) -> None:
+def _read_sentence(connection: socket.socket) -> None:
     while not connection.recv(PIECE).endswith(b"\x00"):
         pass
 

@@ -113,18 +113,18 @@ class Device:
         if menu == "/log":
             return self.log
         if menu in ("/safe-mode", "/file", "/system/backup", ""):
-            return self._special(session, menu, verb, given)
+            return self._run_special(session, menu, verb, given)
         if (menu, verb) == ("/system/script", "run"):
             self.run(given["number"])
             return []
         if verb == "monitor":
-            return [self._monitored(id_) for id_ in given["numbers"].split(",")]
+            return [self._monitor_row(id_) for id_ in given["numbers"].split(",")]
         if verb == "print":
             asked = dict(word[1:].split("=", 1) for word in words[1:] if word.startswith("?"))
-            return [dict(row) for row in self._seen(session, menu) if asked.items() <= row.items()]
-        return self._write(menu, verb, given)
+            return [dict(row) for row in self._rows_of_menu(session, menu) if asked.items() <= row.items()]
+        return self._write_rows(menu, verb, given)
 
-    def _seen(self, session: Session, menu: str) -> list[dict[str, str]]:
+    def _rows_of_menu(self, session: Session, menu: str) -> list[dict[str, str]]:
         if menu == "/system/resource":
             return [self.tables[menu][0] | {"uptime": f"{self.uptime}s"}]
         if menu == "/system/scheduler":
@@ -144,7 +144,7 @@ class Device:
         added = self.added.get(row["name"])
         return int((self.clock.now - added) / interval) if self.schedules_run and interval and added else 0
 
-    def _write(self, menu: str, verb: str, given: dict[str, str]) -> list[dict[str, str]]:
+    def _write_rows(self, menu: str, verb: str, given: dict[str, str]) -> list[dict[str, str]]:
         flags = {"yes": "true", "no": "false"}
         values = {name: flags.get(value, value) for name, value in given.items() if name != ".id"}
         values = {name: value for name, value in values.items() if not name.endswith("password")}
@@ -168,10 +168,10 @@ class Device:
             raise AssertionError(verb)
         return []
 
-    def _special(self, session: Session, menu: str, verb: str, given: dict[str, str]) -> list[dict[str, str]]:
+    def _run_special(self, session: Session, menu: str, verb: str, given: dict[str, str]) -> list[dict[str, str]]:
         match menu, verb:
             case "/safe-mode", "print":
-                return [self.safe if self.safe is not None else self._mode(session)]
+                return [self.safe if self.safe is not None else self._safe_mode_row(session)]
             case "/safe-mode", "take":
                 if self.holder:
                     raise SentenceError("failure: safe mode is held by someone else")
@@ -194,13 +194,13 @@ class Device:
                 raise AssertionError((menu, verb))
         return []
 
-    def _mode(self, session: Session) -> dict[str, str]:
+    def _safe_mode_row(self, session: Session) -> dict[str, str]:
         if self.holder is None:
             return {"enabled": "false", "current": "false"}
         current = str(self.holder is session).lower()
         return {"enabled": "true", "current": current, "user": "sparkrack", "owner": "api"}
 
-    def _monitored(self, id_: str) -> dict[str, str]:
+    def _monitor_row(self, id_: str) -> dict[str, str]:
         (row,) = (row for row in self.tables["/interface/ethernet"] if row[".id"] == id_)
         forced = row["auto-negotiation"] == "false"
         up = {"status": "link-ok", "rate": f"{row.get('speed', '').split('G')[0]}Gbps", "fec": row["fec-mode"]}
@@ -221,14 +221,14 @@ class Session:
             raise SessionError("the session is closed")
         when = self.lose(words)
         if when == "before":
-            self._break()
+            self._break_session()
         if self.first:
             self.device.heard.append(words)
         if self.trap(words):
             raise SentenceError("failure: refused")
         rows = self.device.answer(self, words)
         if when == "after":
-            self._break()
+            self._break_session()
         return rows
 
     def talk_bytes(self, *words: str) -> list[dict[str, bytes]]:
@@ -237,7 +237,7 @@ class Session:
         start = int(given["offset"])
         return [{"data": self.device.files[given["file"]][start : start + int(given["chunk-size"])]}]
 
-    def _break(self) -> None:
+    def _break_session(self) -> None:
         self.close()
         raise SessionError("the session broke: closed by the switch")
 

@@ -38,7 +38,7 @@ class Command:
 def parse(text: str) -> list[Command]:
     """The commands of a script in order. ScriptSyntaxError for anything unknown."""
     lines = (line for line in text.split("\n") if line and not re.fullmatch(r':log warning "[^"\\]*"', line))
-    return [_line(line) for line in lines]
+    return [_parse_line(line) for line in lines]
 
 
 def readable(text: str) -> bool:
@@ -56,16 +56,16 @@ def run(text: str, tables: Tables) -> None:
         _carry_out(command, tables)
 
 
-def _line(line: str) -> Command:
+def _parse_line(line: str) -> Command:
     words = _Words(line)
     if words.peek() == ":do":
         words.expect(":do", "{")
-        command = _command(words)
+        command = _parse_command(words)
         words.expect("}", "on-error", "=", "{", ":log", "error")
         words.text()
         words.expect("}")
     else:
-        command = _command(words)
+        command = _parse_command(words)
     words.end()
     return command
 
@@ -95,7 +95,7 @@ class _Words:
         if not word.startswith('"'):
             return word
         pattern = r"\\(?:([0-9A-F]{2})|(.))"
-        text = re.sub(pattern, lambda found: _byte(found[1]) or _ESCAPED[found[2]], word[1:-1], flags=re.DOTALL)
+        text = re.sub(pattern, lambda found: _decode_byte(found[1]) or _ESCAPED[found[2]], word[1:-1], flags=re.DOTALL)
         return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
     def end(self) -> None:
@@ -103,7 +103,7 @@ class _Words:
             raise ScriptSyntaxError(f"{self.peek()} is left over")
 
 
-def _byte(digits: str | None) -> str:
+def _decode_byte(digits: str | None) -> str:
     number = int(digits or "0", 16)
     return "" if not digits else chr(number) if number < 0x80 else chr(0xDC00 + number)
 
@@ -114,14 +114,14 @@ def _without_spaces(line: str) -> str:
     return "".join(part if part.startswith('"') else part.replace(" ", "") for part in parts)
 
 
-def _command(words: _Words) -> Command:
+def _parse_command(words: _Words) -> Command:
     if words.peek() == ":if":
         words.expect(":if", "(", "[", ":len", "[")
         path, verb = words.next(), words.next()
         words.expect("where")
-        test = _either(words)
+        test = _parse_or(words)
         words.expect("]", "]", "=", "0", ")", "do", "=", "{")
-        inner = _command(words)
+        inner = _parse_command(words)
         words.expect("}")
         if (path, verb) != (inner.path, "find"):
             raise ScriptSyntaxError(f"looks in {path} and writes {inner.path}")
@@ -132,7 +132,7 @@ def _command(words: _Words) -> Command:
     found = None
     if words.peek() == "[":
         words.expect("[", "find", "where")
-        found = _either(words)
+        found = _parse_or(words)
         words.expect("]")
     arguments = {}
     while words.peek() not in ("}", ""):
@@ -142,26 +142,26 @@ def _command(words: _Words) -> Command:
     return Command(path, verb, found, arguments)
 
 
-def _either(words: _Words) -> Test:
-    tests = [_both(words)]
+def _parse_or(words: _Words) -> Test:
+    tests = [_parse_and(words)]
     while words.peek() == "or":
         words.next()
-        tests.append(_both(words))
+        tests.append(_parse_and(words))
     return lambda row: any(test(row) for test in tests)
 
 
-def _both(words: _Words) -> Test:
-    tests = [_one(words)]
+def _parse_and(words: _Words) -> Test:
+    tests = [_parse_single(words)]
     while words.peek() == "and":
         words.next()
-        tests.append(_one(words))
+        tests.append(_parse_single(words))
     return lambda row: all(test(row) for test in tests)
 
 
-def _one(words: _Words) -> Test:
+def _parse_single(words: _Words) -> Test:
     if words.peek() == "(":
         words.next()
-        test = _either(words)
+        test = _parse_or(words)
         words.expect(")")
         return test
     name, operator, value = words.next(), words.next(), words.text()

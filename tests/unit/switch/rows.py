@@ -26,14 +26,14 @@ SINGLE = {menu.path for menu in MENUS if menu.single}
 
 def factory() -> Tables:
     """All menus a run may read, of a switch that was never configured."""
-    return _unit() | _ports() | _qos() | _system() | _access()
+    return _unit_tables() | _port_tables() | _qos_tables() | _system_tables() | _access_tables()
 
 
-def _unit() -> Tables:
+def _unit_tables() -> Tables:
     return {
         "/system/resource": [{"board-name": "CRS812-8DS-2DQ-2DDQ", "version": "7.23.8 (long-term)", "uptime": "5m"}],
         "/system/routerboard": [{"model": "CRS812-8DS-2DQ-2DDQ", "serial-number": "HX1"}],
-        "/system/package": _numbered(
+        "/system/package": _number_rows(
             {"name": "routeros", "version": "7.23.8", "disabled": "false"},
             {"name": "switch-marvell", "version": "7.23.8", "disabled": "false"},
         ),
@@ -42,39 +42,39 @@ def _unit() -> Tables:
     }
 
 
-def _ports() -> Tables:
+def _port_tables() -> Tables:
     plain = {"disabled": "false", "auto-negotiation": "true", "fec-mode": "auto", "mtu": "1500", "l2mtu": "1584"}
     still = {"rx-flow-control": "off", "tx-flow-control": "off"}
     member = {"bridge": "bridge", "disabled": "false", "hw": "true", "hw-offload": "true", "dynamic": "false"}
     return {
-        "/interface/ethernet": _numbered(
+        "/interface/ethernet": _number_rows(
             *({"default-name": name, "name": name, **plain, **still} for name in PORTS), first=2
         ),
         "/interface/bonding": [],
-        "/interface/bridge": _numbered({"name": "bridge", "vlan-filtering": "false", "disabled": "false"}, first=36),
-        "/interface/bridge/port": _numbered(*({"interface": name, **member} for name in PORTS), first=0),
+        "/interface/bridge": _number_rows({"name": "bridge", "vlan-filtering": "false", "disabled": "false"}, first=36),
+        "/interface/bridge/port": _number_rows(*({"interface": name, **member} for name in PORTS), first=0),
         "/interface/bridge/vlan": [],
         "/interface/bridge/host": [],
     }
 
 
-def _qos() -> Tables:
+def _qos_tables() -> Tables:
     classes = [("low-priority-group", 1), ("low-priority-group", 2), ("low-priority-group", 3)]
     classes += [("high-priority-group", 3), ("high-priority-group", 4), ("high-priority-group", 5)]
     queues = [{"schedule": schedule, "weight": str(weight)} for schedule, weight in classes]
     queues += [{"schedule": "strict-priority", "weight": ""}] * 2
     return {
         f"{QOS}/settings": [{"lossless-traffic-class": "", "lossless-buffers": "auto"}],
-        f"{QOS}/profile": _numbered({"name": "default", "traffic-class": "1"}),
-        f"{QOS}/tx-manager/queue": _numbered(
+        f"{QOS}/profile": _number_rows({"name": "default", "traffic-class": "1"}),
+        f"{QOS}/tx-manager/queue": _number_rows(
             *({"tx-manager": "default", "traffic-class": str(number), **queue} for number, queue in enumerate(queues))
         ),
-        f"{QOS}/priority-flow-control": _numbered({"name": "disabled", "traffic-class": "", "rx": "no", "tx": "no"}),
-        f"{QOS}/port": _numbered(*({"name": name, "trust-l3": "ignore", "pfc": "disabled"} for name in PORTS)),
+        f"{QOS}/priority-flow-control": _number_rows({"name": "disabled", "traffic-class": "", "rx": "no", "tx": "no"}),
+        f"{QOS}/port": _number_rows(*({"name": name, "trust-l3": "ignore", "pfc": "disabled"} for name in PORTS)),
     }
 
 
-def _system() -> Tables:
+def _system_tables() -> Tables:
     return {
         "/system/identity": [{"name": "MikroTik"}],
         "/system/clock": [{"time-zone-autodetect": "true", "time-zone-name": "Europe/Riga"}],
@@ -83,18 +83,22 @@ def _system() -> Tables:
         "/ip/neighbor/discovery-settings": [
             {"discover-interface-list": "static", "protocol": "cdp,lldp,mndp", "mode": "tx-and-rx"}
         ],
-        "/system/logging/action": _numbered({"name": "memory", "target": "memory"}, {"name": "disk", "target": "disk"}),
-        "/system/logging": _numbered(
+        "/system/logging/action": _number_rows(
+            {"name": "memory", "target": "memory"}, {"name": "disk", "target": "disk"}
+        ),
+        "/system/logging": _number_rows(
             *({"topics": topic, "action": "memory"} for topic in ("info", "error", "warning", "critical"))
         ),
         "/snmp": [{"enabled": "false", "trap-version": "1", "trap-community": "public"}],
-        "/snmp/community": _numbered({"name": "public", "addresses": "::/0", "security": "none", "disabled": "false"}),
+        "/snmp/community": _number_rows(
+            {"name": "public", "addresses": "::/0", "security": "none", "disabled": "false"}
+        ),
         "/system/script": [],
         "/system/scheduler": [],
     }
 
 
-def _access() -> Tables:
+def _access_tables() -> Tables:
     ports = {
         "ftp": 21,
         "ssh": 22,
@@ -113,11 +117,11 @@ def _access() -> Tables:
     ]
     return {
         # From 7.23 on, an open connection is a row of the menu, too.
-        "/ip/service": _numbered(*services, {"name": "api-ssl", "port": "8729", "dynamic": "true"}),
-        "/user/group": _numbered({"name": "full", "policy": "local,ssh,read,write,api,rest-api"}),
-        "/user": _numbered({"name": "admin", "group": "full"}, {"name": "sparkrack", "group": "full"}),
-        "/user/active": _numbered({"name": "sparkrack", "address": "10.77.0.10", "via": "api-ssl", "when": "today"}),
-        "/ip/arp": _numbered({"address": "10.77.0.10", "mac-address": "02:00:00:00:00:10"}),
+        "/ip/service": _number_rows(*services, {"name": "api-ssl", "port": "8729", "dynamic": "true"}),
+        "/user/group": _number_rows({"name": "full", "policy": "local,ssh,read,write,api,rest-api"}),
+        "/user": _number_rows({"name": "admin", "group": "full"}, {"name": "sparkrack", "group": "full"}),
+        "/user/active": _number_rows({"name": "sparkrack", "address": "10.77.0.10", "via": "api-ssl", "when": "today"}),
+        "/ip/arp": _number_rows({"address": "10.77.0.10", "mac-address": "02:00:00:00:00:10"}),
         "/tool/mac-server": [{"allowed-interface-list": "all"}],
         "/tool/mac-server/mac-winbox": [{"allowed-interface-list": "all"}],
         "/tool/mac-server/ping": [{"enabled": "true"}],
@@ -125,7 +129,7 @@ def _access() -> Tables:
     }
 
 
-def _numbered(*rows: dict[str, str], first: int = 1) -> list[dict[str, str]]:
+def _number_rows(*rows: dict[str, str], first: int = 1) -> list[dict[str, str]]:
     return [{".id": f"*{number:X}", **row} for number, row in enumerate(rows, start=first)]
 
 
@@ -187,7 +191,9 @@ def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
     for menu in MENUS:
         rows = [
             {
-                name: canonical(reported.kind, text) if (text := _counting(entry, name, reported.default or "")) else ""
+                name: canonical(reported.kind, text)
+                if (text := _counted_value(entry, name, reported.default or ""))
+                else ""
                 for name, reported in menu.fields.items()
                 if not reported.secret and (menu, name) != (USER, "disabled")
             }
@@ -197,6 +203,6 @@ def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def _counting(entry: dict[str, str], name: str, default: str) -> str:
+def _counted_value(entry: dict[str, str], name: str, default: str) -> str:
     """A lane that negotiates ignores its speed, and a switch that had none forced cannot be brought to print none."""
     return "" if name == "speed" and entry["auto-negotiation"] == "true" else entry.get(name, default)

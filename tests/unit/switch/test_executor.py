@@ -27,7 +27,7 @@ NEW = "looked again: the switch is as declared, the release came through"
 
 
 @pytest.fixture(autouse=True)
-def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def _set_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SNMP_A", "SNMP_E", "READER_PASSWORD"):
         monkeypatch.setenv(name, f"swordfish-{name}")
 

@@ -83,7 +83,7 @@ def sent(rack: MakeRack, device: Device, keys: dict[str, Any], folder: Path) -> 
 
 
 @pytest.fixture(autouse=True)
-def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+def _set_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SNMP_A", "SNMP_E", "READER_PASSWORD"):
         monkeypatch.setenv(name, "swordfish")
 

@@ -202,7 +202,7 @@ def test_a_device_may_print_no_more_than_its_mode(rack: MakeRack) -> None:
 @pytest.mark.parametrize("name", ["spark,1", "spark;1", "!spark1", "*1F"])
 def test_a_leg_whose_name_no_list_can_hold_is_refused_in_the_plan(rack: MakeRack, name: str) -> None:
     tables = factory()
-    _rename(tables, "qsfp56-dd-1-3", name)
+    _rename_port(tables, "qsfp56-dd-1-3", name)
     with pytest.raises(RefusedError) as refused:
         plan(*rack(vlans=[1100, 1101]), reading(tables))
     assert str(refused.value) == (
@@ -222,11 +222,11 @@ def test_a_leg_whose_name_no_list_can_hold_is_refused_in_the_plan(rack: MakeRack
 )
 def test_any_other_name_of_a_leg_is_written(rack: MakeRack, port: str, name: str, keys: dict[str, object]) -> None:
     tables = factory()
-    _rename(tables, port, name)
+    _rename_port(tables, port, name)
     assert plan(*rack(**keys), reading(tables)).changes
 
 
-def _rename(tables: Tables, port: str, name: str) -> None:
+def _rename_port(tables: Tables, port: str, name: str) -> None:
     qos = "/interface/ethernet/switch/qos/port"
     for path, field in (("/interface/ethernet", "name"), ("/interface/bridge/port", "interface"), (qos, "name")):
         for row in tables[path]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.routeros.menus import BRIDGE, BRIDGE_PORT, ETHERNET, PFC, PROFILE, QOS_PORT, QUEUE, SETTINGS
-from switch.accept_record import _children
+from switch.accept_record import _list_console_children
 from switch.probe_answers import NOT_ASKED, QUESTIONS, probe_answers
 from tests.unit.switch.rows import factory
 
@@ -192,4 +192,4 @@ def test_a_menu_that_was_refused_is_empty() -> None:
 def test_the_children_of_a_command_are_the_rows_that_are_children_and_have_a_name() -> None:
     rows = [{"type": "child", "name": "add"}, {"type": "self", "name": "interface"}, {"type": "child"}]
     client = SimpleNamespace(talk=lambda *_sentence: rows)
-    assert list(_children(client, "/interface")) == ["add"]
+    assert list(_list_console_children(client, "/interface")) == ["add"]

@@ -82,14 +82,14 @@ class Server:
         self.speaks.set()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(folder / "cert", folder / "key")
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._make_handler())
         self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
         self._http.daemon_threads = True
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
 
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
+    def _make_handler(self) -> type[BaseHTTPRequestHandler]:
         server = self
 
         class Handler(BaseHTTPRequestHandler):

@@ -152,7 +152,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device) -> S
     return Served(tmp_path, monkeypatch, device)
 
 
-def _silent(served: Served) -> None:
+def _silence_node(served: Served) -> None:
     (served.head.folder / "spark2.off").touch()
 
 
@@ -161,7 +161,7 @@ REFUSALS: dict[str, tuple[Callable[[Served], object], str]] = {
         lambda served: served.runs("spark2"),
         "unit one (spark1, spark2) runs, and spark2 would be cut off from crs812",
     ),
-    "silent": (_silent, "whether a unit runs on spark2 is unknown: it does not answer"),
+    "silent": (_silence_node, "whether a unit runs on spark2 is unknown: it does not answer"),
 }
 
 

@@ -119,7 +119,7 @@ def test_without_an_uptime_nothing_is_armed_and_nothing_written(
     todo = prepared(rack, device)
     reported = {} if uptime is None else {"uptime": uptime}
     monkeypatch.setattr(
-        Device, "_seen", lambda self, _session, menu: [reported] if "resource" in menu else self.tables[menu]
+        Device, "_rows_of_menu", lambda self, _session, menu: [reported] if "resource" in menu else self.tables[menu]
     )
     ended = run(todo, device)
     assert ended.text == (

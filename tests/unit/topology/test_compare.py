@@ -211,7 +211,7 @@ def test_an_address_below_the_vlan() -> None:
     )
 
 
-def test_who_has_no_carrier_is_not_said_to_be_elsewhere() -> None:
+def test_a_port_without_carrier_is_a_mismatch_and_not_behind_another_leg() -> None:
     def cut(reported: Answers) -> None:
         behind("")(reported)
         node("spark2", lambda card: setattr(card, "link", "no"))(reported)

@@ -17,11 +17,11 @@ class PublishedLine:
     argv: tuple[str, ...]
 
 
-def _line(engine: Engine, version: str, text: str) -> PublishedLine:
+def _published_line(engine: Engine, version: str, text: str) -> PublishedLine:
     return PublishedLine(engine, version, tuple(shlex.split(text)))
 
 
-EIGHT_NODES_NEMOTRON = _line(
+EIGHT_NODES_NEMOTRON = _published_line(
     "sglang",
     "0.5.12",
     "--model-path nvidia/nemotron --tp-size 8 --pp-size 1 --quantization modelopt_fp4 --kv-cache-dtype fp8_e4m3"
@@ -38,25 +38,27 @@ EIGHT_NODES_NEMOTRON_MTP = PublishedLine(
         *("--speculative-num-draft-tokens", "4", "--disable-radix-cache"),
     ),
 )
-THREE_NODES_QWEN_397B = _line(
+THREE_NODES_QWEN_397B = _published_line(
     "vllm",
     "0.22.1",
     "qwen -tp 1 -pp 3 --gpu-memory-utilization 0.7 --max-model-len 262144 --distributed-executor-backend ray",
 )
-TWO_NODES_GPT_OSS = _line("vllm", "0.19.0", "openai/gpt-oss-120b --tensor-parallel-size 2 --host 0.0.0.0 --port 8000")
-TWO_NODES_LLAMA_405B = _line(
+TWO_NODES_GPT_OSS = _published_line(
+    "vllm", "0.19.0", "openai/gpt-oss-120b --tensor-parallel-size 2 --host 0.0.0.0 --port 8000"
+)
+TWO_NODES_LLAMA_405B = _published_line(
     "vllm",
     "0.19.0",
     "llama --tensor-parallel-size 2 --max-model-len 4096 --gpu-memory-utilization 0.92 --kv-cache-dtype fp8",
 )
-TWO_NODES_QWEN_235B = _line(
+TWO_NODES_QWEN_235B = _published_line(
     "vllm",
     "0.19.0",
     "qwen --attention-backend=TRITON_ATTN --quantization=gptq_marlin --kv-cache-dtype=fp8"
     " --gpu-memory-utilization=0.87 --tensor-parallel-size 2 --enable-expert-parallel"
     " --distributed-executor-backend ray",
 )
-TWO_NODES_DEEPSEEK = _line(
+TWO_NODES_DEEPSEEK = _published_line(
     "vllm",
     "0.21.1rc1",
     "deepseek --served-model-name deepseek-v4-flash --max-model-len 200000 --max-num-seqs 2"

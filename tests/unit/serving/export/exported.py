@@ -32,7 +32,7 @@ def of(keys: dict[str, Any], hosts: str = "", pin: Pin | None = PIN, **sections:
     return source(rack, served_units(rack)["one"], pin)
 
 
-def _examples() -> dict[str, ExportSource]:
+def _load_examples() -> dict[str, ExportSource]:
     found = {}
     for path in EXAMPLES:
         rack = load(path)
@@ -43,7 +43,7 @@ def _examples() -> dict[str, ExportSource]:
 
 KEYED = {"port": 30000, "listen": "fabric", "key": {"file": "one.key"}}
 SOURCES: Mapping[str, ExportSource] = {
-    **_examples(),
+    **_load_examples(),
     "one node": of(unit(nodes=["n1"], parallel={"tensor": 1}, api={"key": {"env": "KEY"}})),
     "head is not the first": of(unit(nodes=["n1", "n0"], cache="20G", args={"served-model-name": ODD}, api=KEYED)),
     "fabric": of(

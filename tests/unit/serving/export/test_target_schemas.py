@@ -69,13 +69,13 @@ def test_a_cluster_file_is_of_ray(name: str) -> None:
     assert faults(RAY, ray(SOURCES[name])) == []
 
 
-def _engine(document: Any) -> Any:
+def _engine_container(document: Any) -> Any:
     return document["spec"]["leaderWorkerTemplate"]["leaderTemplate"]["spec"]["containers"][0]
 
 
 WRONG: dict[str, tuple[Any, Callable[[ExportSource], Any], Callable[[Any], Any]]] = {
     "lws": (LWS, lws, lambda document: document["spec"]["leaderWorkerTemplate"]),
-    "lws: a container": (LWS, lws, _engine),
+    "lws: a container": (LWS, lws, _engine_container),
     "ray": (RAY, ray, lambda document: document),
     "ray: docker": (RAY, ray, lambda document: document["docker"]),
 }
@@ -95,7 +95,7 @@ def test_a_wrong_key_is_found(name: str) -> None:
     ("validator", "made", "place", "key", "value"),
     [
         (LWS, lws, lambda document: document["spec"]["leaderWorkerTemplate"], "restartPolicy", "Always"),
-        (LWS, lws, _engine, "args", ["vllm", 8000]),
+        (LWS, lws, _engine_container, "args", ["vllm", 8000]),
         (RAY, ray, lambda document: document, "head_start_ray_commands", [1]),
     ],
 )

@@ -7,8 +7,8 @@ from core.model.role import AdoptedOption
 from .desired import PATH
 
 
-def _level(text: str) -> int:
+def _parse_level(text: str) -> int:
     return int(text.removeprefix("level = "))
 
 
-ADOPT = (AdoptedOption("level", f"cat {PATH}", _level),)
+ADOPT = (AdoptedOption("level", f"cat {PATH}", _parse_level),)
