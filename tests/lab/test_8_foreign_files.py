@@ -239,11 +239,11 @@ def test_profiles_of_networkmanager_are_refused_by_name_or_taken_over(rack: Virt
         rack.ssh(node, "nmcli connection reload")
     refused(rack, taking, profiles)
     drift, adopted, applied = (
-        rack.command("drift", *ONLY, rack=taking),
+        rack.command("drift", "--json", *ONLY, rack=taking),
         adopt(rack),
         rack.command("apply", "-y", *ONLY, rack=taking),
     )
-    assert (drift.returncode, applied.returncode) == (1, 1), (drift.stdout, applied.stdout)
+    assert (drift.returncode, applied.returncode) == (2, 1), (drift.stdout, applied.stdout)
     for node, path in profiles.items():
         for done in (drift, adopted, applied):
             assert path in done.stdout + done.stderr, done.stdout + done.stderr

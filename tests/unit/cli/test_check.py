@@ -59,6 +59,20 @@ def test_a_rack_that_holds_no_driver_is_told_so_once(desk: Path, more: str, told
     assert all(line.startswith("warning: rack.yaml:1: driver: nothing is held, so an update") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("declared", "key", "row"),
+    [
+        ('{version: "590.48.01"}', "version", "driver.590-graphs"),
+        ('{version: "580.159", kernel: 7.0.0-1019-nvidia}', "kernel", "kernel.kexec-handover"),
+    ],
+)
+def test_what_is_known_against_a_declared_version_is_warned_of(desk: Path, declared: str, key: str, row: str) -> None:
+    _, warned = checked(desk, f"{USER}driver: {declared}\n")
+    (line,) = (line for line in warned if row in line)
+    assert f" driver.{key}: " in line, line
+    assert line.endswith(f"({row}, docs/reference/advisories.md)")
+
+
 def test_a_key_that_is_not_there_is_a_warning_with_the_command_that_makes_one(desk: Path) -> None:
     assert not [line for line in checked(desk, USER + HELD)[1] if "warning" in line]
     (desk.parent / "home/.ssh/id_ecdsa").unlink()
