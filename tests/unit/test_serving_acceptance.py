@@ -55,7 +55,7 @@ def test_each_check_with_levels_has_a_command_that_selects_tests() -> None:
     page = PAGE.read_text()
     known = {row[0] for row in rows(page, "Levels")}
     checks = {int(row[0]): [one for one in row[2].split(", ") if one] for row in rows(page, "Checks")}
-    assert list(checks) == list(range(1, 15))
+    assert list(checks) == list(range(1, 25))
     assert set().union(*checks.values()) == known
     written = commands(page)
     assert list(written) == [number for number, levels in checks.items() if levels]
@@ -64,7 +64,13 @@ def test_each_check_with_levels_has_a_command_that_selects_tests() -> None:
 
 @pytest.mark.parametrize(
     ("level", "folder"),
-    [("lab", "tests/lab/"), ("Ray", "tests/serving/test_ray_"), ("parsers", "tests/unit/serving/engines/test_real_")],
+    [
+        ("lab", "tests/lab/"),
+        ("Ray", "tests/serving/test_ray_"),
+        ("parsers", "tests/unit/serving/engines/test_real_"),
+        ("nginx", "tests/serving/test_one_"),
+        ("llama.cpp", "tests/serving/test_llama_"),
+    ],
 )
 def test_a_level_is_that_of_the_tests_that_the_command_selects(level: str, folder: str) -> None:
     page = PAGE.read_text()

@@ -21,7 +21,7 @@ PAGE = REPOSITORY / "docs/reference/rack-keys.md"
 SCHEMA = REPOSITORY / "docs/reference/schemas/rack.json"
 STRANGE = "zzqx"
 """A key that is near no other, so that the message lists those that are known."""
-WRONG: list[list[list[str]]] = [[[]]]
+WRONG: list[object] = [[[]]]
 """A value that no key takes."""
 SECRET = {"env", "file", "command"}
 
