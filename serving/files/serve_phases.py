@@ -30,6 +30,7 @@ GATE = "serve_start_gate.py"
 EVERY = 10.0
 """Seconds between two readings of the journal while a rank loads."""
 MOST_LINES = 5000
+"""Lines of one reading, the latest ones."""
 LATEST = 1e11
 """Seconds since 1970 that no clock has."""
 
@@ -73,7 +74,8 @@ class PhaseReader:
         self._journalctl, self._marks, self._started = tuple(journalctl), marks, started
         self._since, self._due = started, 0.0
         self._seen: set[str] = set()
-        self._finished = False
+        self._finished = self._cut = False
+        """`_cut`: the first reading had as many lines as one may have, so that earlier ones are missing."""
         self.times: dict[str, tuple[float | None, float | None]] = {}
 
     def read(self, invocation: str, now: float, limit: float, *, loaded: bool) -> None:
@@ -96,7 +98,9 @@ class PhaseReader:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit)
         except (OSError, subprocess.SubprocessError):
             return
-        for key, at, program, text in _entries(done.stdout):
+        entries = list(_entries(done.stdout))
+        self._cut |= not self.times and len(entries) >= MOST_LINES
+        for key, at, program, text in entries:
             if key in self._seen:
                 continue
             # The next reading begins within the second of the last entry.
@@ -109,7 +113,8 @@ class PhaseReader:
         if program == GATE:
             self.times["container"] = at if end is None else begin, end
             return
-        self.times["container"] = begin, at if end is None else end
+        if not self._cut:
+            self.times["container"] = begin, at if end is None else end
         for phase, marks in self._marks.items():
             begin, end = self.times.get(phase, (None, None))
             if marks.begin and marks.begin.search(text):

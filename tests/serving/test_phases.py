@@ -84,6 +84,12 @@ def test_the_lines_of_vllm_tell_each_phase(tmp_path: Path) -> None:
     }
 
 
+def test_an_agent_that_sees_only_the_latest_lines_of_a_day_does_not_know_when_the_engine_began(tmp_path: Path) -> None:
+    """An agent that begins again on a unit that serves reads as many lines as one reading may have."""
+    served = [(86_400.0 + at, "serve-run.sh", 'INFO: "POST /v1/completions" 200 OK') for at in range(5000)]
+    assert Journal(tmp_path, "vllm", *served).read(loaded=True) == {}
+
+
 def test_the_lines_of_sglang_tell_each_phase_over_all_its_models(tmp_path: Path) -> None:
     """A second model, which drafts tokens, opens weights and graphs again. It prints nothing of what it compiles."""
     found = Journal(
