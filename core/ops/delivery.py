@@ -72,6 +72,55 @@ class Transfers(ABC):
             raise
 
 
+@dataclass(kw_only=True)
+class ChainTransfers(Transfers):
+    """One thing that a receiver passes on while it comes.
+
+    `holders`: nodes that have it. `receiving`: nodes that fetch it now, each with the node that it takes it from, None
+    for one that fetches it from outside. `started`: those of them whose transfer runs.
+    """
+
+    holders: set[str]
+    receiving: dict[str, str | None] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
+
+    def leave(self, node: str) -> None:
+        """Record that other nodes need not wait for this node any more."""
+        super().leave(node)
+        self.stop_receiving(node)
+
+    def stop_receiving(self, node: str) -> None:
+        """Record that a node fetches it no more."""
+        self.receiving.pop(node, None)
+        self.started.discard(node)
+
+    def wait_for_start(self, source: str) -> bool:
+        """Wait until the transfer of a source runs. Returns whether the source can give it."""
+        while source in self.receiving and source not in self.started:
+            gevent.sleep(POLL_SECONDS)
+        return source in self.started | self.holders
+
+    def sources_for(self, taker: str) -> dict[str, int]:
+        """The nodes that can give it to this one, each with its number of receivers: not those that get it from this
+        one, directly or over others.
+        """
+        givers = self.holders | self.receiving.keys()
+        counts = {name: 0 for name in givers if not self._comes_from(name, taker)}
+        for source in self.receiving.values():
+            if source in counts:
+                counts[source] += 1
+        return counts
+
+    def _comes_from(self, node: str | None, taker: str) -> bool:
+        passed: set[str] = set()
+        while node is not None and node not in passed:
+            if node == taker:
+                return True
+            passed.add(node)
+            node = None if node in self.holders else self.receiving.get(node)
+        return False
+
+
 def fetch(
     roads: Routes, node: str, transfers: Transfers, copy: Callable[[Route], bool], pull: Callable[[bool], None]
 ) -> None:

@@ -36,7 +36,7 @@ class ImageDelivery:
         with transfers.delivery(self.node, transfers.goal.image.local):
             self._fetch_image(transfers)
             self._make_transfer(transfers).send(scripts.name(transfers.goal.image, self._pin_image(transfers).id))
-            transfers.sources.setdefault(self.node, 0)
+            transfers.holders.add(self.node)
 
     def _make_transfer(self, transfers: ImageTransfers) -> Transfer:
         survey = self.fleet.survey
@@ -53,7 +53,7 @@ class ImageDelivery:
         image = transfers.goal.image
         if scripts.unit(image) not in self.fleet.survey.views[self.node].running:
             return False
-        if not transfers.sources and transfers.pulling is None:
+        if not transfers.holders and transfers.pulling is None:
             transfers.pulling = self.node
         self.host.log(f"{image.local}: an earlier run still fetches it; waiting for that")
         self._make_transfer(transfers).watch("an earlier run", transfers.size)
@@ -66,20 +66,26 @@ class ImageDelivery:
     def _copy_from_source(self, transfers: ImageTransfers, route: distribution.Route) -> bool:
         image, identity = transfers.goal.image, self._pin_image(transfers).id
         transfer = self._make_transfer(transfers)
-        transfers.sources[route.source] += 1
+        transfers.receiving[self.node] = route.source
         try:
+            if not transfers.wait_for_start(route.source):
+                return False
             self.host.log(f"{image.local}: from {route}")
-            transfer.start(scripts.copy(route, identity), 2 * (transfers.size or 0) + desired.MARGIN)
+            transfer.start_copy(scripts.job(route, transfer.user, identity, transfers.size or 0), transfers.size or 0)
+            transfers.started.add(self.node)
             done = transfer.watch(route.source, transfers.size)
+            if done.fine and self._has_arrived(transfers):
+                self.host.log(f"{image.local}: {(done.copied or 0) // 10**6} MB came from {route.source}")
+                transfers.holders.add(self.node)
+                return True
         finally:
-            transfers.sources[route.source] -= 1
-        if not done.fine:
-            transfers.failed.add(route)
-            self.host.log(f"{image.local}: {route} could not give it: {reason(done)}")
-            return False
-        if not self._has_arrived(transfers):
+            transfers.stop_receiving(self.node)
+        if done.fine:
             self._reject_image(transfers, done.loaded)
-        return True
+        if not done.source_stopped or route.source in transfers.holders:
+            transfers.failed.add(route)
+        self.host.log(f"{image.local}: {route} could not give it: {reason(done)}")
+        return False
 
     def _pull_image(self, transfers: ImageTransfers, last_resort: bool) -> None:
         image, pin = transfers.goal.image, transfers.pin

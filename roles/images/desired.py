@@ -197,11 +197,11 @@ def other_store(goal: ImageGoal, held: LocalImages) -> str | None:
 
 
 def need(goals: Collection[ImageGoal], at_least: int) -> int:
-    """Return the bytes that must be free for the missing images of a node: docker unpacks one beside its stored form.
-    `at_least`: for one of unknown size.
+    """Return the bytes that must be free for the missing images of a node: beside its stored form there are the archive
+    that comes and what docker unpacks of it. `at_least`: for one of unknown size.
     """
     sizes = [goal.size for goal in goals if goal.size is not None]
-    known = sum(sizes) + max(sizes) + MARGIN if sizes else 0
+    known = sum(sizes) + 2 * max(sizes) + MARGIN if sizes else 0
     return max(known, at_least if len(sizes) < len(goals) else 0)
 
 

@@ -146,7 +146,7 @@ class Survey:
         for step in self.steps(node):
             goal, pin = step.goal, step.goal.pin
             if not step.there:
-                way = distribution.forecast(self.roads, self.givers(goal), self.takers(goal))[node]
+                way = distribution.forecast_chain(self.roads, self.givers(goal), self.takers(goal))[node]
                 digest = pin.digest if pin else None
                 changes += (
                     acted(Action.COPY, goal.image.local, detail=f"from {way}")

@@ -8,24 +8,19 @@ from pyinfra.api.state import State
 
 from core.model import Rack, image_lock, lock_file
 from core.model.image_lock import Pin
-from core.ops.delivery import Transfers
+from core.ops.delivery import ChainTransfers
 from core.ops.shared_survey import SharedSurvey, facts_of_nodes
 from roles.images import desired
 from roles.images.facts import ImagesFacts, Survey
 
 
-@dataclass
-class ImageTransfers(Transfers):
-    """One image during its distribution. `sources`: nodes that have it, each with its number of receivers."""
+@dataclass(kw_only=True)
+class ImageTransfers(ChainTransfers):
+    """One image during its distribution; a receiver passes on the archive while it comes."""
 
     goal: desired.ImageGoal
-    sources: dict[str, int]
     pin: Pin | None
     size: int | None
-
-    def sources_for(self, taker: str) -> dict[str, int]:  # noqa: ARG002 - an image is given as a whole, to any node
-        """Return the nodes that have it, each with its number of receivers."""
-        return self.sources
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,11 @@ def _survey_sources(state_: State, rack: Rack) -> ImageSources:
         survey,
         {
             goal.image.name: ImageTransfers(
-                goal, dict.fromkeys(survey.givers(goal), 0), goal.pin, goal.size, expected=set(survey.takers(goal))
+                goal=goal,
+                pin=goal.pin,
+                size=goal.size,
+                holders=set(survey.givers(goal)),
+                expected=set(survey.takers(goal)),
             )
             for goal in survey.goals
         },

@@ -16,7 +16,7 @@ TRACES = Traces(
         '[ "$n" = 0 ] || echo "note images stay: $n in docker, see docker system df; docker image prune --all removes '
         'those that no container has"; fi'
     ),
-    after="rm -rf /run/sparkrack-images",
+    after="rm -rf /run/sparkrack-images /var/tmp/sparkrack-images",
 ).register()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -13,14 +14,19 @@ from core.model.image_lock import HASH, Pin
 from core.model.image_names import ImageName
 from core.ops.detached_unit import DetachedUnit, output_of
 from core.ops.distribution import Route
+from core.util import resources
 
 FOLDER = "/run/sparkrack-images"
+ARCHIVES = "/var/tmp/sparkrack-images"  # noqa: S108 - the program refuses a folder that is not of root alone
+"""What has come of an image until docker has loaded it. systemd removes what is older than 30 days in /var/tmp."""
+PYTHON = ("/usr/bin/python3", "-I", "-B")
 UNIT = "sparkrack-image-"
-_COUNTED = re.compile(r"^(\d+) bytes? .*copied")
-_ENDED = re.compile(r"^sparkrack: (save|load) ended (\d+)$")
+_COUNTED = re.compile(r"^(\d+) bytes copied$")
+_ENDED = re.compile(r"^sparkrack: load ended (\d+)$")
+_STOPPED = "the transfer of the other node ended before it had the image"
 _LAYER = re.compile(r"^[0-9a-f]{12}: (Pulling fs layer|Pull complete|Already exists)$")
-_NOISE = re.compile(r"^[0-9a-f]{12}: |^\d+\+\d+ records|^open \S*/docker-import-|^$")
-"""Lines without information; the last is docker load's error for an empty stream."""
+_NOISE = re.compile(r"^[0-9a-f]{12}: |^$")
+"""Lines without information."""
 
 
 def unit(image: ImageName) -> str:
@@ -28,18 +34,17 @@ def unit(image: ImageName) -> str:
     return UNIT + hashlib.sha256(image.local.encode()).hexdigest()[:12]
 
 
-def copy(route: Route, identity: str) -> str:
-    """Take the image from another node. dd counts on the way; it is there on every system, pv is not."""
+def job(route: Route, user: str, identity: str, size: int) -> dict[str, object]:
+    """What the program on the node does: take an image of `size` bytes from another node, which is reached as the user
+    who may log in there.
+    """
     # Encryption in hardware comes first; ciphers that the other side does not offer are skipped.
     ssh = (
-        "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o Compression=no "
-        f"-o Ciphers=^aes128-gcm@openssh.com {_quoted_words(route.address)} "
-        f"docker save {_quoted_words(identity)} </dev/null"
+        *("runuser", "-u", user, "--", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+        *("-o", "ServerAliveInterval=15", "-o", "Compression=no", "-o", "Ciphers=^aes128-gcm@openssh.com"),
+        route.address,
     )
-    return (
-        f'{{ {ssh}; echo "sparkrack: save ended $?" >&2; }} | dd bs=1M status=progress | docker load\n'
-        'echo "sparkrack: load ended $?"\n'
-    )
+    return {"image": identity, "ssh": list(ssh), "folder": ARCHIVES, "size": size}
 
 
 def pull(reference: str) -> str:
@@ -53,18 +58,33 @@ def detached(image: ImageName) -> DetachedUnit:
 
 
 def start(image: ImageName, user: str, body: str, folders: Collection[str], need: int) -> str:
-    """Start the unit with this script, as the user who may log in to the other nodes, unless there is no room.
+    """Start the unit with this script, as the user who may log in to the registry, unless there is no room.
 
     It outlives the connection that starts it. A unit of that name that already runs makes it fail.
     """
     launch = detached(image).start(
         f"LC_ALL=C; export LC_ALL\n{body}", ("/bin/sh",), f"sparkrack fetches {image.local}", user=user
     )
+    return f"{_check_room(folders, need)}{launch}"
+
+
+def start_copy(image: ImageName, job: dict[str, object], folders: Collection[str], need: int) -> tuple[str, str]:
+    """Return shell text that starts the unit with the program that takes an image from another node, unless there is no
+    room, and its standard input: the job.
+    """
+    unit_of_image = detached(image)
+    program = resources.file_text("roles.images", "files/fetch_image.py")
+    arguments = ("fetch", unit_of_image.job)
+    launch = unit_of_image.start(program, PYTHON, f"sparkrack fetches {image.local}", arguments=arguments)
+    return f"{_check_room(folders, need)}{launch}", base64.b64encode(json.dumps(job).encode()).decode()
+
+
+def _check_room(folders: Collection[str], need: int) -> str:
     return (
         "set -eu; umask 022; "
         f"for d in {_quoted_words(*folders)}; do free=$(df -B1 --output=avail \"$d\" | tail -n 1 | tr -d ' '); "
         f'[ "$free" -ge {need} ] || {{ echo "$d has $((free / 1000000)) MB free, '
-        f'{need // 1000000} MB are needed" >&2; exit 1; }}; done; {launch}'
+        f'{need // 1000000} MB are needed" >&2; exit 1; }}; done; '
     )
 
 
@@ -112,13 +132,15 @@ def drop(identity: str) -> str:
 @dataclass(frozen=True)
 class Progress:
     """Progress of a fetch. `running`: not ended yet. `fine`: ended, with every part successful. `copied`: bytes, of a
-    copy. `layers`: done and all, of a pull. `reported`: the output of its programs.
+    copy. `layers`: done and all, of a pull. `source_stopped`: it failed only because the other node's own transfer did.
+    `reported`: the output of its programs.
     """
 
     running: bool
     fine: bool
     copied: int | None
     layers: tuple[int, int]
+    source_stopped: bool
     reported: tuple[str, ...]
 
     @property
@@ -132,7 +154,7 @@ def progress(lines: Collection[str]) -> Progress:
     """Parse the progress from the output of `look`. Raises ValueError for an empty output."""
     running, log = output_of(lines)
     counts = [int(found[1]) for line in log if (found := _COUNTED.match(line))]
-    ends = [found[2] for line in log if (found := _ENDED.match(line))]
+    ends = [found[1] for line in log if (found := _ENDED.match(line))]
     layers = [found[1] for line in log if (found := _LAYER.match(line))]
     reported = [line for line in log if not (_COUNTED.match(line) or _ENDED.match(line) or _NOISE.match(line))]
     return Progress(
@@ -140,6 +162,7 @@ def progress(lines: Collection[str]) -> Progress:
         fine=not running and "sparkrack: load ended 0" in log and set(ends) == {"0"},
         copied=counts[-1] if counts else None,
         layers=(len(layers) - layers.count("Pulling fs layer"), len(layers) - layers.count("Pull complete")),
+        source_stopped=not running and _STOPPED in reported,
         reported=tuple(reported),
     )
 

@@ -9,7 +9,7 @@ from pyinfra.api.host import Host
 
 from core.model.image_names import ImageName
 from core.ops import detached_unit
-from roles.images import scripts
+from roles.images import desired, scripts
 from roles.images.scripts import Progress
 
 
@@ -25,6 +25,13 @@ class Transfer:
     def start(self, body: str, need: int) -> None:
         """Let the node run this script on its own, if it has `need` bytes of room. Raises TransferStoppedError."""
         self.send(scripts.start(self.image, self.user, body, self.folders, need))
+
+    def start_copy(self, job: dict[str, object], size: int) -> None:
+        """Let the node run the program that takes an image of `size` bytes from another node. Raises
+        TransferStoppedError.
+        """
+        script, stdin = scripts.start_copy(self.image, job, self.folders, 3 * size + desired.MARGIN)
+        detached_unit.send(self.host, script, stdin)
 
     def watch(self, source: str, size: int | None) -> Progress:
         """Wait until it has ended, and report the progress from time to time. Raises TransferStoppedError when it

@@ -177,9 +177,7 @@ class ModelDelivery:
         name = transfers.goal.model.name
         transfers.receiving[self.node] = route.source
         try:
-            while route.source in transfers.receiving and route.source not in transfers.started:
-                gevent.sleep(POLL_SECONDS)
-            if route.source not in transfers.started | transfers.holders:
+            if not transfers.wait_for_start(route.source):
                 return False
             self.host.log(f"{name}: from {route}")
             user = self.fleet.survey.rack.access.user

@@ -2,64 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyinfra.api.state import State
 
 from core.model import Rack, model_lock
 from core.model.lock_file import lock_path
-from core.ops.delivery import Transfers
+from core.ops.delivery import ChainTransfers
 from core.ops.shared_survey import SharedSurvey, facts_of_nodes
 from roles.models.desired import ModelGoal
 from roles.models.facts import ModelsFacts, ModelSurvey
 
 
-@dataclass
-class ModelTransfers(Transfers):
-    """One model during its distribution.
-
-    `holders`: nodes that have it. `receiving`: nodes that fetch it now, each with the node that it takes it from, None
-    for one that fetches it from outside; a receiver passes on the bytes of a file while they come.
-    `started`: those of them whose transfer runs. `listing`: the node that lists its files.
+@dataclass(kw_only=True)
+class ModelTransfers(ChainTransfers):
+    """One model during its distribution; a receiver passes on the bytes of a file while they come. `listing`: the node
+    that lists its files.
     """
 
     goal: ModelGoal
-    holders: set[str]
-    receiving: dict[str, str | None] = field(default_factory=dict)
-    started: set[str] = field(default_factory=set)
     listing: str | None = None
 
     def leave(self, node: str) -> None:
         """Record that other nodes need not wait for this node any more."""
         super().leave(node)
-        self.stop_receiving(node)
         if self.listing == node:
             self.listing = None
-
-    def stop_receiving(self, node: str) -> None:
-        """Record that a node fetches it no more."""
-        self.receiving.pop(node, None)
-        self.started.discard(node)
-
-    def sources_for(self, taker: str) -> dict[str, int]:
-        """The nodes that can give it to this one, each with its number of receivers: not those that get it from this
-        one, directly or over others.
-        """
-        givers = self.holders | self.receiving.keys()
-        counts = {name: 0 for name in givers if not self._comes_from(name, taker)}
-        for source in self.receiving.values():
-            if source in counts:
-                counts[source] += 1
-        return counts
-
-    def _comes_from(self, node: str | None, taker: str) -> bool:
-        passed: set[str] = set()
-        while node is not None and node not in passed:
-            if node == taker:
-                return True
-            passed.add(node)
-            node = None if node in self.holders else self.receiving.get(node)
-        return False
 
 
 @dataclass(frozen=True)
@@ -87,7 +55,9 @@ def _read_model_sources(state_: State, rack: Rack) -> ModelSources:
     return ModelSources(
         survey,
         {
-            goal.model.name: ModelTransfers(goal, set(survey.holders(goal)), expected=set(survey.takers(goal)))
+            goal.model.name: ModelTransfers(
+                goal=goal, holders=set(survey.holders(goal)), expected=set(survey.takers(goal))
+            )
             for goal in survey.goals
         },
     )

@@ -74,6 +74,8 @@ class World:
     """Unreachable addresses."""
     serving: dict[str, int] = field(default_factory=dict)
     most: int = 0
+    passed_on: bool = False
+    """Whether a node took an image from one that had not got it yet."""
 
     def at(self, address: str) -> Docker:
         owners = {str(node.address): name for name, node in self.rack.nodes.items()}
@@ -81,7 +83,7 @@ class World:
         return self.dockers[owners[address]]
 
     def fetch(self, taker: Docker, script: str) -> list[str]:
-        """Execute a job's script; return its log."""
+        """Execute a job, or the script of a pull; return its log."""
         if found := re.search(r"docker pull (\S+) ", script):
             taker.fetched.append(f"pull {found[1]}")
             if found[1] not in self.registry:
@@ -94,14 +96,30 @@ class World:
             else:
                 held.names.add(found[1])
             return ["sparkrack: load ended 0"]
-        found = re.search(r"(\S+) docker save (\S+) ", script)
-        assert found, script
-        taker.fetched.append(f"copy {found[1]}")
-        if found[1] in self.dead or found[2] not in self.at(found[1]).held:
-            return ["ssh: no route to host", "sparkrack: save ended 255", "sparkrack: load ended 1"]
-        identity = taker.wrong or found[2]
+        address, wanted = str(source_of(script)), str(json.loads(script)["image"])
+        taker.fetched.append(f"copy {address}")
+        if address in self.dead:
+            return ["ssh: no route to host", "sparkrack: load ended 1"]
+        if wanted not in self.at(address).held:
+            return ["the transfer of the other node ended before it had the image", "sparkrack: load ended 1"]
+        identity = taker.wrong or wanted
         taker.held.setdefault(identity, Held())
-        return [f"Loaded image ID: {identity}", "sparkrack: save ended 0", "sparkrack: load ended 0"]
+        return [f"Loaded image ID: {identity}", "5000000 bytes copied", "sparkrack: load ended 0"]
+
+
+def source_of(script: str) -> str | None:
+    """The address that a job names; None for the script of a pull."""
+    return str(json.loads(script)["ssh"][-1]) if script.startswith("{") else None
+
+
+def image_of(script: str) -> str | None:
+    """The image that a job names; None for the script of a pull."""
+    return str(json.loads(script)["image"]) if script.startswith("{") else None
+
+
+def copy_job(address: str, identity: str) -> str:
+    """A job that takes an image from an address."""
+    return json.dumps({"image": identity, "ssh": ["ssh", address]})
 
 
 class Engine(fakenode.Node):
@@ -109,35 +127,46 @@ class Engine(fakenode.Node):
 
     world: World
 
-    def run_shell_command(self, command: Any, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
+    def run_shell_command(self, command: Any, *_: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
         text, docker = command.get_raw_value().removeprefix("set -eu; export LC_ALL=C; "), self.answers
         assert isinstance(docker, Docker)
         if fakenode.is_probe(command.get_raw_value()):
             reported = node_of("images") | {"images-stock": docker.listing()} | docker.rest
             return True, CommandOutput([OutputLine("stdout", line) for line in fakenode.answer(reported)])
-        docker.sent.append((text, ""))
+        job = base64.b64decode(arguments.get("_stdin") or "").decode()
+        docker.sent.append((text, job))
         if docker.lost is not None and len(docker.sent) > docker.lost:
             raise OSError("Socket is closed")
-        fine, lines = self.answered(docker, text)
+        fine, lines = self.answered(docker, text, job)
         return fine, CommandOutput([OutputLine("stdout" if fine else "stderr", line) for line in lines])
 
-    def answered(self, docker: Docker, text: str) -> tuple[bool, list[str]]:
+    def answered(self, docker: Docker, text: str, job: str) -> tuple[bool, list[str]]:
         if "systemd-run" in text:
             encoded = re.search(r"printf %s (\S+) ", text)
             assert encoded
-            script = base64.b64decode(encoded[1]).decode()
-            source = re.search(r"(\S+) docker save", script)
-            if source and source[1] not in self.world.dead:
-                giver = self.world.at(source[1]).name
-                self.world.serving[giver] = self.world.serving.get(giver, 0) + 1
-                self.world.most = max(self.world.most, self.world.serving[giver])
-            docker.job = [3, script, source[1] if source else None]
+            script = job or base64.b64decode(encoded[1]).decode()
+            source = source_of(script)
+            if source and source not in self.world.dead:
+                giver = self.world.at(source)
+                self.world.serving[giver.name] = self.world.serving.get(giver.name, 0) + 1
+                self.world.most = max(self.world.most, self.world.serving[giver.name])
+                self.world.passed_on |= bool(giver.job and image_of(giver.job[1]) == image_of(script))
+            docker.job = [3, script, source]
             return True, []
         if "is-active" in text:
             assert docker.job
             docker.job[0] -= 1
-            if docker.job[0] > 0:
-                return True, ["active", "5000000 bytes (5.0 MB, 4.8 MiB) copied, 1 s, 5.0 MB/s"]
+            taken_from = (
+                self.world.at(docker.job[2]) if docker.job[2] and docker.job[2] not in self.world.dead else None
+            )
+            passing = (
+                taken_from
+                and taken_from.job
+                and taken_from.lost is None
+                and image_of(taken_from.job[1]) == image_of(docker.job[1])
+            )
+            if docker.job[0] > 0 or passing:
+                return True, ["active", "5000000 bytes copied"]
             _, script, source = docker.job
             if source and source not in self.world.dead:
                 self.world.serving[self.world.at(source).name] -= 1

@@ -161,7 +161,7 @@ def test_another_kind_of_store() -> None:
 def test_need() -> None:
     known, large, unknown = ImageGoal(X, None, size=10), ImageGoal(X, None, size=100), ImageGoal(X, None)
     assert need([], 7) == 0
-    assert need([known], 7) == 20 + MARGIN
-    assert need([known, large], 7) == 210 + MARGIN
+    assert need([known], 7) == 30 + MARGIN
+    assert need([known, large], 7) == 310 + MARGIN
     assert need([unknown], 7) == 7
     assert need([unknown, known], 2 * MARGIN) == 2 * MARGIN

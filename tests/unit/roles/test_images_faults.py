@@ -6,7 +6,7 @@ from __future__ import annotations
 from core.model.image_lock import Pin
 from core.model.image_names import image_name
 from roles.images import scripts
-from tests.unit.roles.dockers import Held, Workdir
+from tests.unit.roles.dockers import Held, Workdir, copy_job
 from tests.unit.roles.images_runs import A, B, C, D, X, all_have, fetched, lock, rack, write
 
 
@@ -77,7 +77,7 @@ def test_a_transfer_of_an_earlier_run_is_waited_for(workdir: Workdir) -> None:
     world = workdir.world(rack(), n0={A: Held({X})})
     late = world.dockers["n1"]
     late.rest = {"images-transfers": f"{scripts.unit(image_name(X))}\n"}
-    late.job = [5, f"ssh 192.168.100.1 docker save {A} <", None]
+    late.job = [5, copy_job("192.168.100.1", A), None]
     ended = workdir.run(world)
     assert ended.failed == [], ended.log
     assert "an earlier run still fetches it; waiting for that" in ended.log
@@ -112,10 +112,10 @@ def test_a_connection_that_is_lost(workdir: Workdir) -> None:
 def test_no_room(workdir: Workdir) -> None:
     write(workdir, x=Pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X}, size=8 * 10**9)})
-    world.dockers["n1"].rest = {"images-room": "9000000000 /var/lib/docker\n"}
+    world.dockers["n1"].rest = {"images-room": "20000000000 /var/lib/docker\n"}
     ended = workdir.run(world)
     assert ended.failed == ["n1"]
-    assert "/var/lib/docker has 9000 MB free, the images it lacks need 17073 MB" in ended.log
+    assert "/var/lib/docker has 20000 MB free, the images it lacks need 25073 MB" in ended.log
 
 
 def test_one_without_room_to_write_it_out_is_not_a_source(workdir: Workdir) -> None:

@@ -25,7 +25,8 @@ def test_one_pulls_the_others_take_it_over_the_fabric(workdir: Workdir, mode: st
     pulls = {name: ways for name, ways in fetched(world).items() if ways[0].startswith("pull")}
     assert pulls == {"n0": [f"pull {X}"]}
     assert all(way.startswith("copy 192.168.100.") for ways in fetched(world).values() for way in ways[1:])
-    assert world.most == 2, "no more than two take from one at a time, and two do"
+    assert world.most <= 2, "no more than two take from one at a time"
+    assert world.passed_on, "a node that receives the image passes it on"
     assert lock(workdir) == {X: Pin(D, A)}
     assert "scitrera/x:1 from n0: 5 of 50 MB" in ended.log
     assert "scitrera/x:1 from outside: " in ended.log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -99,31 +100,23 @@ def job(node: Path, script: str) -> list[str]:
     return ["inactive", *(done.stderr + done.stdout).replace("\r", "\n").splitlines()]
 
 
-def test_a_copy(node: Path) -> None:
-    stand_in(node, "ssh", "head -c 3000000 /dev/zero")
-    stand_in(node, "docker", f"wc -c > {node}/came; echo 'Loaded image ID: {A}'")
-    ended = scripts.progress(job(node, scripts.copy(ROUTE, A)))
-    assert (ended.fine, ended.copied, ended.loaded) == (True, 3_000_000, A)
-    assert (node / "came").read_text().strip() == "3000000"
-    (ssh,) = [call for call in calls(node) if call.startswith("ssh")]
-    assert ssh.endswith(f"192.168.100.1 docker save {A}")
-    assert "-o BatchMode=yes" in ssh
+def test_a_copy_is_started_with_its_job_and_without_a_shell(node: Path) -> None:
+    stand_in(node, "systemd-run", f"cat {node}/run/sparkrack-images/*.job > {node}/job")
+    text, stdin = scripts.start_copy(X, scripts.job(ROUTE, "ops", A, 50), [str(node)], 5)
+    done = run(scripted(text, stdin), node)
+    assert done.returncode == 0, done.stderr
+    (call,) = [call for call in calls(node) if call.startswith("systemd-run")]
+    assert "--uid" not in call, "root, who reads the blobs of containerd's store and keeps the archive"
+    assert call.split()[-5:-2] == ["/usr/bin/python3", "-I", "-B"] or "/usr/bin/python3 -I -B" in call
+    sent = json.loads((node / "job").read_text())
+    assert (sent["image"], sent["size"], sent["folder"]) == (A, 50, scripts.ARCHIVES)
+    assert sent["ssh"][:5] == ["runuser", "-u", "ops", "--", "ssh"]
+    assert sent["ssh"][-1] == "192.168.100.1"
+    assert "BatchMode=yes" in sent["ssh"]
 
 
-@pytest.mark.parametrize(
-    ("ssh", "docker", "why"),
-    [
-        ("echo 'Permission denied (publickey).' >&2; exit 255", "cat >/dev/null", "Permission denied (publickey)."),
-        ("echo some", "cat >/dev/null; echo 'no space left on device' >&2; exit 1", "no space left on device"),
-        ("echo some; exit 1", "cat >/dev/null", ""),
-    ],
-)
-def test_a_copy_that_fails(node: Path, ssh: str, docker: str, why: str) -> None:
-    stand_in(node, "ssh", ssh)
-    stand_in(node, "docker", docker)
-    ended = scripts.progress(job(node, scripts.copy(ROUTE, A)))
-    assert not ended.fine
-    assert "; ".join(ended.reported) == why
+def scripted(text: str, stdin: str) -> str:
+    return f"{{ {text}; }} <<'END'\n{stdin}\nEND\n"
 
 
 def test_a_pull(node: Path) -> None:
@@ -139,16 +132,22 @@ def test_a_pull(node: Path) -> None:
         (["active"], True, False),
         (["activating"], True, False),
         (["inactive"], False, False),
-        (["failed", "12 bytes (12 B) copied"], False, False),
-        (["active", "sparkrack: save ended 0", "sparkrack: load ended 0"], True, False),
-        (["inactive", "sparkrack: save ended 0"], False, False),
+        (["failed", "12 bytes copied"], False, False),
+        (["active", "sparkrack: load ended 0"], True, False),
         (["inactive", "sparkrack: load ended 0"], False, True),
-        (["inactive", "sparkrack: save ended 1", "sparkrack: load ended 0"], False, False),
+        (["inactive", "sparkrack: load ended 1"], False, False),
     ],
 )
 def test_progress(lines: list[str], running: bool, fine: bool) -> None:
     reported = scripts.progress(lines)
     assert (reported.running, reported.fine) == (running, fine)
+
+
+def test_a_source_that_stopped_is_told_from_a_route_that_failed() -> None:
+    stopped = "the transfer of the other node ended before it had the image"
+    assert scripts.progress(["inactive", stopped, "sparkrack: load ended 1"]).source_stopped
+    assert not scripts.progress(["active", stopped]).source_stopped
+    assert not scripts.progress(["inactive", "ssh: no route to host", "sparkrack: load ended 1"]).source_stopped
 
 
 def test_no_answer_is_no_progress() -> None:
@@ -181,12 +180,12 @@ def test_start_without_room(node: Path) -> None:
 
 def test_look(node: Path) -> None:
     (node / "run/sparkrack-images").mkdir()
-    (node / f"run/sparkrack-images/{scripts.unit(X)}.log").write_text("1 bytes (1 B) copied\r2 bytes (2 B) copied")
+    (node / f"run/sparkrack-images/{scripts.unit(X)}.log").write_text("1 bytes copied\n2 bytes copied")
     for reported, answer in (("echo active", "active"), ("echo inactive; exit 3", "inactive")):
         stand_in(node, "systemctl", reported)
         done = run(scripts.look(X), node)
         assert done.returncode == 0
-        assert done.stdout.splitlines() == [answer, "1 bytes (1 B) copied", "2 bytes (2 B) copied"]
+        assert done.stdout.splitlines() == [answer, "1 bytes copied", "2 bytes copied"]
     stand_in(node, "systemctl", "exit 1")
     assert run(scripts.look(X), node).returncode == 1, "systemd could not be asked"
 
@@ -199,7 +198,7 @@ def test_what_is_read_or_declared_is_never_run(node: Path, hostile: str) -> None
     foul = ImageName(word, word, word, None)
     route = Route("n2", "n1", word, fabric=True)
     for script in (
-        scripts.copy(route, word),
+        scripted(*scripts.start_copy(foul, scripts.job(route, word, word, 0), [word], 0)),
         scripts.pull(word),
         scripts.inspect(word),
         scripts.name(foul, word),

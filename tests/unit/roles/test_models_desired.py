@@ -153,7 +153,7 @@ def test_a_pair() -> None:
 
 
 def transfers(receiving: dict[str, str | None], *holders: str) -> ModelTransfers:
-    return ModelTransfers(ModelGoal(HUB, RECORD), set(holders), receiving, expected=set())
+    return ModelTransfers(goal=ModelGoal(HUB, RECORD), holders=set(holders), receiving=receiving, expected=set())
 
 
 def test_a_node_does_not_take_it_from_one_that_takes_it_from_there() -> None:

@@ -1,0 +1,279 @@
+"""The program that takes an image from another node: what travels, what is passed on, what a killed transfer leaves.
+
+docker is a stand-in that keeps layers in a folder; as the real one, it accepts an archive without the lowest layers if
+it has them. Real dockers are in tests/lab/test_8_images.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.images import scripts
+from tests.unit.ops.shells import stand_in
+
+PROGRAM = Path(__file__).parents[3] / "roles/images/files/fetch_image.py"
+DOCKER = Path(__file__).with_name("docker_layers.py")
+LAYERS = [bytes([number]) * 300_000 for number in range(4)]
+
+
+def digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def config(layers: list[bytes]) -> bytes:
+    return json.dumps({"rootfs": {"diff_ids": [digest(layer) for layer in layers]}}).encode()
+
+
+IMAGE = digest(config(LAYERS))
+
+
+def until(true: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not become so within 60 s")
+
+
+@dataclass(frozen=True)
+class DockerNode:
+    """A node with the stand-in, and its folder for archives."""
+
+    root: Path
+
+    @classmethod
+    def make(cls, root: Path, *images: list[bytes]) -> DockerNode:
+        (root / "store").mkdir(parents=True)
+        stand_in(root, "docker", f'exec {sys.executable} -I {DOCKER} {root}/store "$@"')
+        node = cls(root)
+        for layers in images:
+            node.add(layers)
+        return node
+
+    def add(self, layers: list[bytes]) -> None:
+        for content in (config(layers), *layers):
+            (self.root / "store" / digest(content).partition(":")[2]).write_bytes(content)
+        with (self.root / "store/images").open("a") as images:
+            images.write(digest(config(layers)) + "\n")
+
+    @property
+    def path(self) -> str:
+        return f"{self.root}/bin:{os.environ['PATH']}"
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "archives"
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / f"{IMAGE.partition(':')[2]}.tar"
+
+    def has_image(self) -> bool:
+        images = self.root / "store/images"
+        return images.exists() and IMAGE in images.read_text()
+
+    def fetch(self, source: DockerNode, **docker: str) -> subprocess.Popen[str]:
+        """Start the program; the other node's shell is started with its PATH, as sshd does it."""
+        ssh = ["env", f"PATH={source.path}", *(f"{key}={value}" for key, value in docker.items()), "sh", "-c"]
+        job = self.root / "job"
+        # All nodes of the test have the folder of this one in their place.
+        job.write_text(json.dumps({"image": IMAGE, "ssh": ssh, "folder": str(self.folder), "size": 0}))
+        text = PROGRAM.read_text().replace(
+            '"folder": str(self.paths.folder), "left_out"', f'"folder": "{source.folder}", "left_out"'
+        )
+        program = self.root / "program.py"
+        program.write_text(text)
+        words = [sys.executable, "-I", "-B", str(program), "fetch", str(job)]
+        return subprocess.Popen(
+            words, env={"PATH": self.path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+
+def ended(process: subprocess.Popen[str]) -> scripts.Progress:
+    output, _ = process.communicate(timeout=60)
+    assert "Traceback" not in output, output
+    return scripts.progress(["inactive", *output.splitlines()])
+
+
+def test_only_the_layers_that_are_missing_travel(tmp_path: Path) -> None:
+    source = DockerNode.make(tmp_path / "n1", LAYERS)
+    taker = DockerNode.make(tmp_path / "n2", LAYERS[:3], LAYERS[:1])
+    done = ended(taker.fetch(source))
+    assert (done.fine, done.loaded, taker.has_image()) == (True, IMAGE, True), done
+    assert 300_000 < (done.copied or 0) < 320_000
+    assert not taker.archive.exists()
+
+
+def test_a_layer_that_the_node_has_above_other_ones_travels(tmp_path: Path) -> None:
+    """docker's own store finds a layer by all layers below it."""
+    source = DockerNode.make(tmp_path / "n1", LAYERS)
+    taker = DockerNode.make(tmp_path / "n2", [LAYERS[0], LAYERS[2], LAYERS[3]])
+    done = ended(taker.fetch(source))
+    assert (done.fine, taker.has_image()) == (True, True), done
+    assert 900_000 < (done.copied or 0) < 920_000
+
+
+def test_the_archive_is_passed_on_while_it_comes(tmp_path: Path) -> None:
+    """docker save stops in the middle: the last node of the chain has what the first one has sent."""
+    hold = tmp_path / "hold"
+    hold.touch()
+    nodes = [DockerNode.make(tmp_path / "n0", LAYERS), *(DockerNode.make(tmp_path / f"n{n}") for n in (1, 2, 3))]
+    fetches = [nodes[1].fetch(nodes[0], HOLD=str(hold)), nodes[2].fetch(nodes[1]), nodes[3].fetch(nodes[2])]
+    until(lambda: nodes[3].archive.exists() and nodes[3].archive.stat().st_size > 300_000)
+    assert not any(node.has_image() for node in nodes[1:])
+    hold.unlink()
+    assert [ended(fetch).fine for fetch in fetches] == [True] * 3
+    assert all(node.has_image() for node in nodes)
+
+
+def test_a_node_that_lacks_more_waits_until_the_other_one_has_the_image(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    first, second = DockerNode.make(tmp_path / "n0", LAYERS), DockerNode.make(tmp_path / "n1", LAYERS[:1])
+    third = DockerNode.make(tmp_path / "n2")
+    fetches = [second.fetch(first, HOLD=str(hold)), third.fetch(second)]
+    until(lambda: second.archive.exists() and second.archive.stat().st_size > 100_000)
+    assert not third.archive.exists()
+    hold.unlink()
+    done = [ended(fetch) for fetch in fetches]
+    assert [one.fine for one in done] == [True, True], done
+    assert [(one.copied or 0) // 600_000 for one in done] == [1, 2]
+
+
+def test_a_transfer_that_is_killed_goes_on_from_its_last_byte(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2", LAYERS[:1])
+    killed = taker.fetch(source, HOLD=str(hold))
+    until(lambda: taker.archive.exists() and taker.archive.stat().st_size > 200_000)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    came = taker.archive.stat().st_size
+    hold.unlink()
+    done = ended(taker.fetch(source))
+    assert (done.fine, taker.has_image()) == (True, True), done
+    assert came + (done.copied or 0) < 920_000
+
+
+def test_a_killed_transfer_goes_on_from_another_node_and_with_another_layer_it_begins_anew(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    killed = taker.fetch(source, HOLD=str(hold))
+    until(lambda: taker.archive.exists() and taker.archive.stat().st_size > 200_000)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    taker.add(LAYERS[:1])
+    done = ended(taker.fetch(DockerNode.make(tmp_path / "n3", LAYERS)))
+    assert (done.fine, taker.has_image()) == (True, True), done
+    assert 900_000 < (done.copied or 0) < 920_000
+
+
+def test_what_docker_does_not_accept_is_fetched_once_more_with_all_layers(tmp_path: Path) -> None:
+    """A layer that was there is gone when docker loads the archive."""
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2", LAYERS[:3])
+    lost = taker.root / "store" / digest(LAYERS[1]).partition(":")[2]
+    fetch = taker.fetch(source, LOSE=str(lost))
+    done = ended(fetch)
+    assert (done.fine, taker.has_image()) == (True, True), done
+    assert "docker load does not accept the archive; all layers are fetched" in done.reported
+
+
+def test_bytes_that_changed_on_their_way_are_loaded_nowhere(tmp_path: Path) -> None:
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    (source.root / "store" / digest(LAYERS[2]).partition(":")[2]).write_bytes(b"x" * 300_000)
+    done = ended(taker.fetch(source))
+    assert (done.fine, taker.has_image(), taker.archive.exists()) == (False, False, False)
+    assert "docker load does not accept the archive" in done.reported
+
+
+def test_a_source_whose_own_transfer_was_killed(tmp_path: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    first, second, third = (
+        DockerNode.make(tmp_path / "n0", LAYERS),
+        *(DockerNode.make(tmp_path / f"n{n}") for n in "12"),
+    )
+    killed = second.fetch(first, HOLD=str(hold))
+    fetch = third.fetch(second)
+    until(lambda: third.archive.exists() and third.archive.stat().st_size > 200_000)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    done = ended(fetch)
+    assert (done.fine, done.source_stopped) == (False, True), done
+    hold.unlink()
+    assert ended(third.fetch(first)).fine
+
+
+def test_a_source_without_the_image(tmp_path: Path) -> None:
+    done = ended(DockerNode.make(tmp_path / "n2").fetch(DockerNode.make(tmp_path / "n1")))
+    assert (done.fine, done.source_stopped) == (False, True)
+
+
+def test_what_transfers_of_other_images_have_left_is_removed(tmp_path: Path) -> None:
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    taker.folder.mkdir(mode=0o750)
+    for end in ("tar", "json", "lock"):
+        (taker.folder / f"{'e' * 64}.{end}").touch()
+    assert ended(taker.fetch(source)).fine
+    assert [path.name for path in taker.folder.iterdir()] == [f"{IMAGE.partition(':')[2]}.lock"]
+
+
+@pytest.mark.parametrize("foul", ["writable", "link"])
+def test_a_folder_that_another_user_can_write_is_refused(tmp_path: Path, foul: str) -> None:
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    if foul == "link":
+        (tmp_path / "elsewhere").mkdir()
+        taker.folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        taker.folder.mkdir()
+        taker.folder.chmod(0o777)
+    done = ended(taker.fetch(source))
+    assert done.reported == (f"{taker.folder} is not a folder of root alone; remove it",)
+
+
+def test_an_id_that_is_a_path(tmp_path: Path) -> None:
+    request: dict[str, Any] = {"image": "sha256:../x", "folder": str(tmp_path), "left_out": None, "came": 0}
+    done = subprocess.run(
+        [sys.executable, "-I", str(PROGRAM), "send"], input=json.dumps(request), capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (1, "'sha256:../x' is not the ID of an image\n")
+
+
+def test_the_archive_is_the_same_from_each_node(tmp_path: Path) -> None:
+    """Names, modes and times of the node that made it are not in it: a transfer goes on from any node."""
+    archives = []
+    for place in ("n1", "n2"):
+        node = DockerNode.make(tmp_path / place, LAYERS)
+        request: dict[str, Any] = {
+            "image": IMAGE,
+            "folder": str(node.folder),
+            "left_out": None,
+            "came": 0,
+            "stacks": [],
+        }
+        done = subprocess.run(
+            [sys.executable, "-I", str(PROGRAM), "send"],
+            input=json.dumps(request).encode(),
+            capture_output=True,
+            env={"PATH": node.path, "MTIME": place[1:]},
+        )
+        archives.append(done.stdout.partition(b"\n")[2])
+    assert archives[0] == archives[1]
+    with tarfile.open(fileobj=io.BytesIO(archives[0])) as archive:
+        names = archive.getnames()
+    assert len([name for name in names if name.startswith("blobs/sha256/")]) == 5
