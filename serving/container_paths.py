@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from core.model.errors import Path, RuleViolation, truncate
 from core.model.model_lock import ModelRecord
-from serving.engines.option_value import structured_value
+from serving.engines.json_option import structured_value
 from serving.options import ServedUnit, plain_argument
 
 INSIDE_MODELS, INSIDE_CACHE = "/models", "/cache"

@@ -17,6 +17,7 @@ from serving.calibration import Calibration, Conditions
 from serving.container_paths import INSIDE_MODELS, container_files
 from serving.engines import model_shape
 from serving.engines.host_memory import HostMemory
+from serving.engines.json_option import structured_value
 from serving.engines.memory_fit import (
     GIB,
     HIGHEST_SHARE,
@@ -31,7 +32,6 @@ from serving.engines.memory_fit import (
 )
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
-from serving.engines.option_value import structured_value
 from serving.engines.registry import ENGINES
 from serving.options import ServedUnit, plain_argument
 from serving.unit_files import mounts

@@ -9,7 +9,7 @@ from core.model import Rack
 from core.model.fields import mebibytes
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
-from serving.engines.option_value import structured_value
+from serving.engines.json_option import structured_value
 from serving.options import ServedUnit, ServingGateway, plain_argument, served_units
 
 SERVICE = "sparkrack-gateway-router.service"

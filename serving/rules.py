@@ -24,10 +24,10 @@ from serving.calibration import Calibration
 from serving.container_paths import mounted_models, unservable
 from serving.engines.command_line import EngineArgumentsError
 from serving.engines.engine import RAY_PORT
+from serving.engines.json_option import structured_value
 from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.option_table import TITLES, table, version_key
-from serving.engines.option_value import structured_value
 from serving.engines.registry import ENGINES
 from serving.fit import (
     PADDED,

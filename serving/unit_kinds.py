@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from core.model.errors import RuleViolation, counted, truncate
 from core.model.model_lock import ModelRecord
+from serving.engines.json_option import structured_value
 from serving.engines.option_table import Engine
-from serving.engines.option_value import structured_value
 from serving.options import ServedUnit, plain_argument
 
 _COPIES = ("data-parallel-size", "dp-size", "attn-dp-size", "attention-data-parallel-size")

@@ -21,7 +21,7 @@ from core.ssh.root_shell import COMMAND_SECONDS, UnreachableError
 from core.util.managed_file import ManagedFile
 from core.verify.fabric_use import FabricUse
 from core.verify.reporter import CheckReporter
-from serving import allowed_addresses, collective_run, desired, gateway, gateway_router, programs, unit_kinds
+from serving import all_reduce_run, allowed_addresses, desired, gateway, gateway_router, programs, unit_kinds
 from serving.engines.registry import ENGINES
 from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
 from serving.options import ServedUnit, ServingGateway, rdma_is_measured, served_units
@@ -495,10 +495,10 @@ def test_an_all_reduce_over_the_ranks_is_as_fast_as_their_links(
             continue
         try:
             with fabric_use.alone():
-                finding = collective_run.measure(desired.locked_unit(rack, unit, pins, records), machines, fabric_use)
-        except collective_run.BusyError as error:
+                finding = all_reduce_run.measure(desired.locked_unit(rack, unit, pins, records), machines, fabric_use)
+        except all_reduce_run.BusyError as error:
             report.note(f"{name}: no all-reduce: {error}")
-        except (collective_run.NotMeasuredError, UnreachableError) as error:
+        except (all_reduce_run.NotMeasuredError, UnreachableError) as error:
             unknown.append(f"{name}: no all-reduce: {error}")
         else:
             if finding.good:

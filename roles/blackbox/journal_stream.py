@@ -26,7 +26,14 @@ PACKAGE_SOCKET = "systemd-journal-remote.socket"
 """The package's own receiver: it listens at all addresses."""
 
 SENDER_PATHS = (UPLOAD_SETTINGS, UPLOAD_DROPIN)
-_RECEIVER = Receiver(PROGRAM, RECEIVE, stream_routes.JOURNAL_PORT, RECEIVED)
+_RECEIVER = Receiver(
+    PROGRAM,
+    RECEIVE,
+    "files/journal_receiver.py",
+    "templates/sparkrack-journal-receive.service",
+    stream_routes.JOURNAL_PORT,
+    RECEIVED,
+)
 RECEIVER_PATHS = _RECEIVER.paths
 PUBLIC_PATHS = (CERTIFICATE, AUTHORITY)
 UNITS = (UPLOAD, RECEIVE, PACKAGE_SOCKET)

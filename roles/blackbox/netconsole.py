@@ -22,7 +22,14 @@ RECEIVE_PROGRAM = "/usr/local/lib/sparkrack/netconsole_receiver.py"
 SENDER_PATHS = (PROGRAM, f"{UNITS_FOLDER}/{SERVICE}", f"{UNITS_FOLDER}/{TIMER}")
 UNITS = (TIMER, RECEIVE)
 RECEIVED = "/var/lib/sparkrack/blackbox/netconsole"
-_RECEIVER = Receiver(RECEIVE_PROGRAM, RECEIVE, stream_routes.NETCONSOLE_PORT, RECEIVED)
+_RECEIVER = Receiver(
+    RECEIVE_PROGRAM,
+    RECEIVE,
+    "files/netconsole_receiver.py",
+    "templates/sparkrack-netconsole-receive.service",
+    stream_routes.NETCONSOLE_PORT,
+    RECEIVED,
+)
 RECEIVER_PATHS = _RECEIVER.paths
 WARNING_LEVEL = 5
 """Messages with a number below the level of the console are sent: with 5 warnings (4) are."""

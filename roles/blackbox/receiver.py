@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,11 +16,13 @@ UNITS = "/etc/systemd/system"
 
 @dataclass(frozen=True)
 class Receiver:
-    """A program that receives. program: its path, with the name of its file in files/. unit: its name, with that of its
-    template. port: at which it listens. folder: where it keeps what it gets, with a file a sender."""
+    """A program that receives. program: its path. unit: the name of its unit. source, template: their files in this
+    package. port: at which it listens. folder: where it keeps what it gets, with a file a sender."""
 
     program: str
     unit: str
+    source: str
+    template: str
     port: int
     folder: str
 
@@ -53,9 +54,9 @@ class Receiver:
             *(f"--sender={one.name}={stream_routes.address(one)}" for one in senders),
             *arguments,
         ]
-        template, command_line = f"templates/{self.unit}", shlex.join(command)
-        unit = resources.file_text("roles.blackbox", template, header=header(rack.rack), command=command_line, **values)
-        program = resources.file_text("roles.blackbox", f"files/{posixpath.basename(self.program)}")
+        named = {"header": header(rack.rack), "command": shlex.join(command), **values}
+        unit = resources.file_text("roles.blackbox", self.template, **named)
+        program = resources.file_text("roles.blackbox", self.source)
         return [
             ManagedFile(self.program, program.encode(), "755"),
             ManagedFile(self.paths[1], unit.encode(), validate=validate_unit(self.unit)),

@@ -20,7 +20,7 @@ from core.routeros.session import open_connection
 from core.routeros.values import gbps
 from core.routeros.versions import release
 from roles.preflight.dmi import vendor_of
-from sparkrack.accept.evaluate import not_shown, observed, refuted, unknown
+from sparkrack.accept.claim_results import not_shown, observed, refuted, unknown
 from sparkrack.accept.model import MachineResult
 from switch.leg_health import LINKED
 from switch.verify_client import SwitchChecks

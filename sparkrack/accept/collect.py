@@ -20,7 +20,7 @@ from core.util.progress import NO_PROGRESS, ProgressObserver
 from core.util.provenance import Origin
 from sparkrack.accept.bundle import IDENTITY, IDENTITY_COMMAND, Recording
 from sparkrack.accept.checks import COMPARED_WITH_SWITCH, NODE_CHECKS, SWITCH_CHECKS
-from sparkrack.accept.evaluate import claim_result, evidence, node_result, switch_result, unknown
+from sparkrack.accept.claim_results import claim_result, evidence, node_result, switch_result, unknown
 from sparkrack.accept.model import AcceptReport, ClaimResult, HostReading, MachineResult
 from switch.accept_record import ProbeReading, read_probe
 from switch.verify_client import SwitchChecks

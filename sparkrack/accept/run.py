@@ -13,8 +13,8 @@ from core.routeros.session import open_connection
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from core.util.provenance import Origin
 from sparkrack.accept.bundle import Recording
+from sparkrack.accept.claim_results import claim_result, unknown
 from sparkrack.accept.collect import ORDER, accept
-from sparkrack.accept.evaluate import claim_result, unknown
 from sparkrack.accept.model import AcceptReport, ClaimResult, MachineResult
 from sparkrack.accept.trials import SAFE_MODE, TRIED, Spare, run_trial, safe_mode_trial
 

@@ -29,7 +29,7 @@ from core.routeros.sentences import writes
 from core.routeros.session import SessionConnection, SwitchConnection
 from core.routeros.values import ValueKind, canonical, gbps
 from core.util.command_error import CommandError
-from sparkrack.accept.evaluate import not_shown, observed, refuted, unknown
+from sparkrack.accept.claim_results import not_shown, observed, refuted, unknown
 from sparkrack.accept.model import MachineResult
 from switch.cages import SPEED, lanes_of
 from switch.executor import execute

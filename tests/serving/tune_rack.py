@@ -110,8 +110,8 @@ def around(owner, name, step):
         called and passed(f"after {called}")
         return found
     setattr(owner, name, killed)
-around(UnitCoordinator, "_run", lambda self, *words: "" if words[0] == "status" else words[0])
-around(PreviousVersion, "_run", lambda self, node, verb, *words: f"{verb} on {node}")
+around(UnitCoordinator, "_run_question", lambda self, *words: "" if words[0] == "status" else words[0])
+around(PreviousVersion, "_run_on_node", lambda self, node, verb, *words: f"{verb} on {node}")
 around(subcommands.CommandRunner, "call", lambda self, words: words[0])
 around(FileSnapshot, "write", lambda self, changed: "rack.yaml")
 around(TuneLedger, "write", lambda self, line: f"ledger {line.event}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from serving.engines.host_memory import GIB, LMCACHE_SIZE, HostMemory, Size, each, number, sized, unsized
-from serving.engines.option_value import structured_value
+from serving.engines.json_option import structured_value
 
 
 def _divide_by_ranks(size: float, ranks: int) -> float:

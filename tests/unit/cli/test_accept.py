@@ -21,7 +21,7 @@ from core.ssh import node_shells
 from core.util import scrub
 from core.util.provenance import Origin
 from sparkrack.accept.checks import NODE_CHECKS, SWITCH_CHECKS
-from sparkrack.accept.evaluate import EVIDENCE_LENGTH, switch_result
+from sparkrack.accept.claim_results import EVIDENCE_LENGTH, switch_result
 from sparkrack.accept.model import AcceptReport, ClaimResult, HostReading, MachineResult
 from sparkrack.accept.model import Result as ClaimState
 from sparkrack.accept.report_html import page

@@ -25,8 +25,8 @@ from sparkrack.engine.apply_result import ApplyResult
 from sparkrack.engine.evaluate import evaluate
 from sparkrack.engine.plan import HostPlan, HostState, Message, OperationPlan, Plan
 from sparkrack.engine.session import RunSession
-from tests.unit.engine.evaluated_cases import evaluated
 from tests.unit.engine.fake_rack import FILE, node_in, planned, prepared, spoken, usual
+from tests.unit.engine.operation_cases import evaluated
 from tests.unit.model.racks import SWITCH
 from tests.unit.ops.fakenode import Answers, answer
 from tests.unit.roles.cases import OPERATIONS, ROLES, rack_of, read, role_file

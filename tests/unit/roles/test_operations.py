@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from core.model import Rack
-from tests.unit.engine.evaluated_cases import check_plan
 from tests.unit.engine.fake_rack import node_in, without_shell
+from tests.unit.engine.operation_cases import check_plan
 from tests.unit.ops.fakenode import MODES, Answers, run
 from tests.unit.roles.cases import DEPLOYS, OPERATIONS, matches, named, rack_of, read
 

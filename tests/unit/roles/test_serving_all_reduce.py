@@ -12,7 +12,7 @@ from core.probes.protocol import UnknownError
 from core.verify.fabric_use import FabricUse
 from core.verify.measurements import Bandwidth
 from core.verify.reporter import CheckReporter
-from serving import collective, verify
+from serving import all_reduce, verify
 from serving.options import served_units
 from tests.unit.model.serving_racks import unit
 from tests.unit.ops.shells import stand_in
@@ -199,10 +199,10 @@ def test_without_the_option_and_with_an_excluded_node_nothing_runs(world: Servin
 
 
 def test_the_floor_is_a_share_of_the_slowest_rank_s_links(world: ServingWorld) -> None:
-    assert collective.enough(world.rack, served_units(world.rack)["one"].ranks(world.rack.nodes)) == 8.75
+    assert all_reduce.enough(world.rack, served_units(world.rack)["one"].ranks(world.rack.nodes)) == 8.75
 
 
 def test_what_is_no_result_is_refused() -> None:
     for text in ("", "{}", '{"gbytes": "19"}', '{"gbytes": 0.0}', "[1]"):
         with pytest.raises(ValueError, match=r"printed nothing|gbytes|\{\}|\[1\]"):
-            collective.parse_result(text)
+            all_reduce.parse_result(text)

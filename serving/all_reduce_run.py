@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from core.ssh.client import Machine
 from core.verify.fabric_use import FabricUse
-from serving import collective
+from serving import all_reduce
 from serving.desired import LockedUnit
 from serving.launch import RankLaunch, launches
 from serving.options import served_units
@@ -23,7 +23,7 @@ class NotMeasuredError(Exception):
     """Why there is no result."""
 
 
-def measure(locked: LockedUnit, machines: Mapping[str, Machine], fabric_use: FabricUse) -> collective.Finding:
+def measure(locked: LockedUnit, machines: Mapping[str, Machine], fabric_use: FabricUse) -> all_reduce.Finding:
     """Run an all-reduce over the ranks of a unit, keep its result if it is the best with this image, and judge it.
 
     Raises:
@@ -37,16 +37,16 @@ def measure(locked: LockedUnit, machines: Mapping[str, Machine], fabric_use: Fab
     runs = launches(rack, unit, locked.addresses, container_ceiling(rack, unit), locked.image_id)
     texts = _run_ranks(locked, runs, machines)
     try:
-        found = collective.all_reduce(texts)
+        found = all_reduce.all_reduce(texts)
     except ValueError as error:
         raise NotMeasuredError(error) from None
-    head, path = machines[ranks[0]], collective.record_path(unit, runs[0].image)
-    kept = collective.kept_record(str(head.run(f"cat {path} 2>/dev/null").stdout), ranks)
-    wires = collective.wire_words(fabric_use.measured(), ranks)
-    finding = collective.judge(found, collective.enough(rack, ranks), wires, kept)
+    head, path = machines[ranks[0]], all_reduce.record_path(unit, runs[0].image)
+    kept = all_reduce.kept_record(str(head.run(f"cat {path} 2>/dev/null").stdout), ranks)
+    wires = all_reduce.wire_words(fabric_use.measured(), ranks)
+    finding = all_reduce.judge(found, all_reduce.enough(rack, ranks), wires, kept)
     if finding.good and (kept is None or found.gbytes > float(kept.get("gbytes") or 0)):
         measured = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        done = head.run(collective.keep(path, collective.record(unit, runs[0], ranks, found, measured)))
+        done = head.run(all_reduce.keep(path, all_reduce.record(unit, runs[0], ranks, found, measured)))
         if done.rc:
             raise NotMeasuredError(f"{path} of {ranks[0]} cannot be written: {str(done.stderr).strip()[:200]}")
     return finding
@@ -55,7 +55,7 @@ def measure(locked: LockedUnit, machines: Mapping[str, Machine], fabric_use: Fab
 def _require_idle(locked: LockedUnit, machines: Mapping[str, Machine]) -> None:
     """Raise BusyError when anything uses the GPU of a node of the unit."""
     for name in locked.unit.ranks(locked.rack.nodes):
-        asked = machines[name].run(collective.busy(tuple(served_units(locked.rack))))
+        asked = machines[name].run(all_reduce.busy(tuple(served_units(locked.rack))))
         if asked.rc:
             raise NotMeasuredError(f"{name} does not tell what uses its GPU: {str(asked.stderr).strip()[:200]}")
         lines = [line.strip() for line in str(asked.stdout).splitlines() if line.strip()]
@@ -78,17 +78,17 @@ def _run_ranks(locked: LockedUnit, runs: tuple[RankLaunch, ...], machines: Mappi
     texts: dict[str, str] = {}
     try:
         for run in runs[1:]:
-            begun = machines[run.node].run(collective.docker_run(run, unit, len(runs), head, port))
+            begun = machines[run.node].run(all_reduce.docker_run(run, unit, len(runs), head, port))
             if begun.rc:
                 raise NotMeasuredError(f"docker of {run.node}: {_last_line(str(begun.stderr), begun.rc)}")
-        done = machines[first.node].run(collective.docker_run(first, unit, len(runs), head, port))
+        done = machines[first.node].run(all_reduce.docker_run(first, unit, len(runs), head, port))
         texts[first.node] = done.stdout if done.rc == 0 else str(done.stderr)
         for run in runs[1:]:
-            shown = machines[run.node].run(collective.output(unit))
+            shown = machines[run.node].run(all_reduce.output(unit))
             texts[run.node] = f"{shown.stderr}\n{shown.stdout}"
     finally:
         for run in runs:
-            machines[run.node].run(collective.remove(unit))
+            machines[run.node].run(all_reduce.remove(unit))
     return texts
 
 
