@@ -65,7 +65,7 @@ ALIVE = 1.0
 """Seconds between two reports to the watchdog of systemd."""
 METRICS_LIMIT = 5.0
 DRAIN_LOOK = 1.0
-"""Seconds between two looks at the requests of a unit that is asked to stop."""
+"""Interval in seconds at which the requests of a unit are counted that is asked to stop."""
 
 
 class CoordinatorServer:

@@ -85,7 +85,7 @@ class OtherUnits:
     def not_taken_yet(self, available: int) -> tuple[int, list[str]]:
         """Return the bytes that units which load here have not taken yet, and their names.
 
-        What they have taken is what is available less than before: other memory is not told apart from theirs.
+        What they have taken is the decrease of the available memory: what others took counts as theirs.
         """
         loading = []
         for name in self._read_slots():

@@ -183,7 +183,7 @@ def _read_metrics(unit: ServedUnit, request: ApiRequest, names: Collection[str])
 
 
 def moved(unit: ServedUnit, before: Mapping[str, float], after: Mapping[str, float]) -> bool:
-    """Return whether the engine has computed between two looks: a counter rose, or a gauge changed while the engine
+    """Return whether the engine has computed between two readings: a counter rose, or a gauge changed while the engine
     has requests. Without requests a gauge changes when the cache is cleared, and by the probe itself.
     """
     both = before.keys() & after.keys()

@@ -77,7 +77,7 @@ class RdmaProof:
         self.node, self.unit = names
         self.wanted, self.place, self.listening, self.alone = wanted, place, listening, alone
         self.refusals: dict[str, str] = {}
-        """Why the gate of a peer has refused, as it told before it ended."""
+        """Why the gate of a peer has refused: its last message."""
 
     def check(self, together: bool) -> None:
         """Compare the records, and measure what has none if the gates of all nodes run. Raises GateError."""

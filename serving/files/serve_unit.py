@@ -101,9 +101,9 @@ class ServeTimes:
 
     @property
     def busy_interval(self) -> float:
-        """Return the seconds between two looks at the counters of a busy engine, which cost less than a completion.
+        """Return the seconds between two readings of the counters of a busy engine, which cost less than a completion.
 
-        An engine that gets stuck between two looks is found at the second one after it. So both together are not
+        An engine that gets stuck between two readings is found at the second one after it. So both together are not
         longer than what an idle unit waits, or a unit would be stuck for longer under load.
         """
         return min(self.probe_interval / 2, self.lease / 2)

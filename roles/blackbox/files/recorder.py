@@ -98,7 +98,7 @@ HALVES = {f"{domain}:01:00.{port}": (port, half) for half, domain in enumerate((
 """Port and half of a ConnectX-7 function of a GB10 node, by its PCIe address."""
 METRICS_EVERY = 15.0
 LOOK_EVERY = 5.0
-"""Seconds between two looks at which zones and interfaces exist."""
+"""Interval in seconds at which the zones and interfaces are listed."""
 
 BACKLOG = 600
 """Records that wait for the network: 5 minutes at 2 samples a second, 600 KiB."""
