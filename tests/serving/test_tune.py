@@ -45,12 +45,14 @@ def test_of_six_values_the_better_one_is_kept_and_the_ledger_tells_each(tuned: T
 
 
 def test_a_fault_of_a_gpu_ends_all_trials(tuned: TuneRack) -> None:
-    tool = tuned.rack.folder / "tools/vllm"
+    script = tuned.rack.folder / "tool.py"
     xid = "NVRM: Xid (PCI:000f:01:00): 79, pid=1, GPU has fallen off the bus."
-    fault = (
-        f"""if grep -q "STANDIN_TUNED={BETTER}$" "$NODE/etc/toy.env"; then echo '{xid}' >> "$NODE/kernel.log"; fi\n"""
-    )
-    tool.write_text(tool.read_text().replace("exec ", f"{fault}exec ", 1))
+    fault = f"""import os
+node = os.environ["NODE"]
+if "STANDIN_TUNED={BETTER}\\n" in open(node + "/etc/toy.env").read():
+    open(node + "/kernel.log", "a").write({xid!r})
+"""
+    script.write_text(fault + script.read_text())
     code, output = finished(tuned.tune("--try", f"{KEY}={BETTER},{WORSE}"))
     assert code == 1, output
     assert tuned.verdicts() == {"": ("baseline", ""), BETTER: ("failed", "driver")}, output

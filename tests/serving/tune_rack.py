@@ -20,7 +20,7 @@ from serving.options import served_units
 from serving.programs import FOLDER
 from sparkrack.cli.main import sparkrack
 from sparkrack.serving.tune_ledger import TuneLedger, last_ledger
-from tests.serving.engines import ENGINE
+from tests.generated import REPOSITORY
 from tests.serving.serving_rack import PATIENCE, ServingRack
 from tests.serving.test_recreate import RecreateRack
 from tests.unit.model.serving_racks import put, text, unit
@@ -47,6 +47,12 @@ exec)
     exec "$@" ;;
 esac
 """.replace("{id}", "ab" * 32)
+TOOL = """\
+import sys
+sys.path.insert(0, {repository!r})
+from lab.engine.measuring_tool import measure
+sys.exit(measure(sys.argv[3:]))
+"""
 PYTHON = """\
 #!/bin/sh
 case $2 in "import importlib.metadata"*) echo 0.19.1 ;; *) exec {python} "$@" ;; esac
@@ -112,12 +118,13 @@ class TuneRack(RecreateRack):
         programs = {
             "docker": DOCKER,
             "python3": PYTHON.format(python=sys.executable),
-            "vllm": f'#!/bin/sh\nexec {sys.executable} {ENGINE} "$@"\n',
+            "vllm": f'#!/bin/sh\nexec {sys.executable} "$NODE/../tool.py" "$@"\n',
             "journalctl": '#!/bin/sh\nexec cat "$NODE/kernel.log"\n',
         }
         for name, content in programs.items():
             (rack.folder / "tools" / name).write_text(content)
             (rack.folder / "tools" / name).chmod(stat.S_IRWXU)
+        (rack.folder / "tool.py").write_text(TOOL.format(repository=str(REPOSITORY)))
         for node in rack.nodes:
             node.kernel_log.touch()
             (node.folder / "meminfo").write_text(f"MemAvailable: {100 * 1024**2} kB\n")
