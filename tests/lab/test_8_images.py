@@ -11,13 +11,14 @@ import pytest
 
 from roles.images import scripts
 from tests.lab.conftest import NODES
-from tests.lab.virtual import HALVES, VirtualRack
+from tests.lab.virtual import VirtualRack
 
 pytestmark = pytest.mark.soak(turn=2)
 
 BASE, UPPER = 12 << 20, 4 << 20
 """Bytes of the layer that each node has, and of the one that is missing: a virtual node encrypts some MB a second."""
 SHARED, NEW = "layers/base:1", "layers/new:1"
+HALVES = "enp1s0f1np1 enP2p1s0f1np1"
 ARCHIVES = scripts.ARCHIVES
 BUILD = f"""
 set -eu
