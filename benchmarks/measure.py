@@ -22,7 +22,7 @@ from pathlib import Path
 SHARE = 0.01
 """The part of one core that looking at memory may take; what it finds is then a lower bound for short peaks."""
 OFTEN = 0.05
-"""Seconds between two looks, at least."""
+"""Interval between two readings in seconds, at least."""
 
 
 def main(result: Path, log: Path, seconds: float, command: list[str]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -11,22 +11,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from core.util.certificate_builder import certificate_builder
+
 
 def make(name: str, certificate: Path, key: Path) -> None:
-    """Make one for `name`, good for ten years, and its private key, which only its owner can read."""
+    """Make a certificate for `name` that is valid for ten years, and its private key with mode 0600."""
     private = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(private.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=3650))
-        .sign(private, hashes.SHA256())
-    )
+    end = datetime.now(UTC) + timedelta(days=3650)
+    made = certificate_builder(subject, subject, private.public_key(), end).sign(private, hashes.SHA256())
     pem = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

@@ -22,6 +22,7 @@ from core.model import Rack
 from core.model.declared_secrets import position
 from core.model.errors import printable_line
 from core.util import regular_file
+from core.util.certificate_builder import certificate_builder
 from serving.options import ServingCertificate, ServingGateway
 
 DAYS = 3650
@@ -81,18 +82,10 @@ def self_signed_pem(gateway: ServingGateway, address: str) -> bytes:
     """Return a new private key with a certificate for the address of the gateway and the name of its node."""
     private = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, gateway.node[:64])])
-    now = datetime.now(UTC)
     made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(private.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=DAYS))
+        certificate_builder(subject, subject, private.public_key(), datetime.now(UTC) + timedelta(days=DAYS))
         .add_extension(x509.SubjectAlternativeName(_list_names(gateway, address)), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False)
         .sign(private, hashes.SHA256())
     )
     pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

@@ -55,7 +55,7 @@ def engine_options(unit: ServedUnit) -> list[str]:
 
 
 def dimension(unit: ServedUnit, record: ModelRecord) -> int:
-    """Return the numbers that each embedding of a unit must have, 0 where the lock file does not say it."""
+    """Return the numbers that each embedding of a unit must have, 0 where the lock file does not have it."""
     if unit.kind != "embedding" or set(_OTHER_DIMENSION) & set(unit.args):
         return 0
     if any(_PROJECTION.fullmatch(file.path) for file in record.files):

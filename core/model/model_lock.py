@@ -115,7 +115,7 @@ def read(path: Path) -> dict[str, ModelRecord]:
 
 
 def declared(models: Mapping[str, Model], records: Mapping[str, ModelRecord]) -> dict[str, ModelRecord]:
-    """Return the records that are of what a rack file declares; the others are made anew before a model is delivered.
+    """Return the records that are of what a rack file declares; the others are made again before a model is delivered.
 
     Args:
         models: the models of the rack file by name.

@@ -114,29 +114,11 @@ def _comes_over_fabric(
     return taker in reached
 
 
-def forecast(roads: Routes, sources: Collection[str], lacking: Collection[str]) -> dict[str, Route | Pull]:
-    """From where each node that lacks it takes it when all goes well and all take equally long."""
-    plan: dict[str, Route | Pull] = {}
-    having, left = set(sources), sorted(lacking, key=roads.rank.__getitem__)
-    while left:
-        busy = dict.fromkeys(having, 0)
-        moved: dict[str, Route | Pull] = {}
-        for node in left:
-            pulling = next((name for name, move in moved.items() if isinstance(move, Pull)), None)
-            move = choose(roads, node, busy, left, pulling, ())
-            if isinstance(move, Wait):
-                continue
-            moved[node] = move
-            if isinstance(move, Route):
-                busy[move.source] += 1
-        plan |= moved
-        having |= moved.keys()
-        left = [node for node in left if node not in moved]
-    return plan
-
-
 def forecast_chain(roads: Routes, sources: Collection[str], lacking: Collection[str]) -> dict[str, Route | Pull]:
-    """The same where a node passes on each part of it as soon as it has that, so that all receive at the same time."""
+    """Return the source of each node in `lacking` when no route fails.
+
+    A node passes on each part as soon as it has it, so that all nodes receive at the same time.
+    """
     plan: dict[str, Route | Pull] = {}
     receivers = dict.fromkeys(sources, 0)
     left = sorted(lacking, key=roads.rank.__getitem__)

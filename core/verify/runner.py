@@ -25,7 +25,7 @@ from core.verify.plugin import VerifyPlugin, WatchForwarding, unwatched
 MAX_SESSIONS = 8
 """Sessions at a time. Each waits for its machine most of the time."""
 PROGRESS_SECONDS = 0.3
-"""Seconds between two looks at what the sessions have reported."""
+"""Interval in seconds at which the reports of the sessions are read."""
 
 
 def run_checks(

@@ -31,6 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from core.model.errors import printable_line
 from core.util import regular_file
 from core.util.atomic_file import write_atomic
+from core.util.certificate_builder import certificate_builder
 from roles.blackbox import journal_stream
 
 CERTIFICATE = "blackbox-ca.pem"
@@ -107,9 +108,8 @@ class RackAuthority:
         """Make the CA: the key first, with mode 0600. Raises ValueError when the files cannot be written."""
         private = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"sparkrack {self.rack}"[:64])])
-        now = datetime.now(UTC)
         made = (
-            _certificate_builder(subject, subject, private.public_key(), now, now + timedelta(days=CA_DAYS))
+            certificate_builder(subject, subject, private.public_key(), datetime.now(UTC) + timedelta(days=CA_DAYS))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .sign(private, hashes.SHA256())
@@ -132,15 +132,10 @@ class RackAuthority:
             raise ValueError("the public key of the node cannot be read") from None
         if not isinstance(key, ec.EllipticCurvePublicKey):
             raise ValueError("the key of the node is not one of an elliptic curve")  # noqa: TRY004 - it is bad input
-        now = datetime.now(UTC)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)])
+        end = min(datetime.now(UTC) + timedelta(days=NODE_DAYS), ca.not_valid_after_utc)
         made = (
-            _certificate_builder(
-                x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)]),
-                ca.subject,
-                key,
-                now,
-                min(now + timedelta(days=NODE_DAYS), ca.not_valid_after_utc),
-            )
+            certificate_builder(subject, ca.subject, key, end)
             .add_extension(x509.SubjectAlternativeName(_alternative_names(node, address)), critical=False)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
@@ -215,26 +210,6 @@ def node_fault(pem: bytes | None, ca: bytes | None, public: bytes, node: str, ad
     if datetime.now(UTC) > (end := found.not_valid_after_utc) - RENEWED:
         return f"it ends on {end:%Y-%m-%d}"
     return ""
-
-
-def _certificate_builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    now: datetime,
-    end: datetime,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        # A day: the clock of a node may be behind that of the operator's machine.
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

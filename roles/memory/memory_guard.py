@@ -20,7 +20,7 @@ SCRIPT = f"{SCRIPTS}/memory-guard"
 UNIT = f"{UNITS}/{GUARD}"
 # claim: memory.guard-cuda
 SAMPLE = "0.25"
-"""Seconds between two looks. Sites that run such a guard look every 100 to 250 ms (reported: spark-ds41f)."""
+"""Seconds between two readings. Sites that run such a guard read every 100 to 250 ms (reported: spark-ds41f)."""
 AGAIN = 5
 """Seconds until it may end containers again although memory did not come back."""
 

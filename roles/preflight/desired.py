@@ -73,7 +73,7 @@ class MachineFacts:
     toolkit: str
     """Package and version of the engine, of containerd, and of NVIDIA's container toolkit; empty: not installed."""
     toolkit_mode: str
-    """How NVIDIA's container runtime hands over the GPU: "auto", "legacy", "cdi"; empty: its file does not say it."""
+    """How NVIDIA's container runtime hands over the GPU: "auto", "legacy", "cdi"; empty: its file does not set it."""
     store: str
     """The storage driver of docker: "overlay2" of its own store, "overlayfs" of containerd's; empty: docker is down."""
     target: str

@@ -166,7 +166,7 @@ def room(lines: Iterable[str]) -> dict[str, int]:
             raise ValueError(f"room on disk: unexpected probe output {line[:60]!r}")
         found[match[2]] = int(match[1])
     if "/" not in found:
-        raise ValueError("room on disk: df does not say it of /")
+        raise ValueError("room on disk: the output of df has no line for /")
     return found
 
 

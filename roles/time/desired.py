@@ -128,7 +128,7 @@ def servers_in_use(answer: str) -> tuple[str, ...]:
         answer: what files/live-servers.sh prints.
 
     Raises:
-        ValueError: a daemon runs and does not say its servers.
+        ValueError: a daemon runs and does not report its servers.
     """
     lists: list[list[str]] = []
     if re.search(rf"^{re.escape(TIMESYNCD)} \d+$", answer, re.MULTILINE):

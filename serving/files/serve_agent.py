@@ -180,8 +180,8 @@ class Agent:
         self._loading = Path(runtime, "loading") if runtime else None
         """What the gate has left for the gates of other units: it goes when the unit has taken what it takes."""
         with Path(boot_file).open(encoding="ascii") as file:
-            self.record = self._begin(file.read().strip())
-        self._save()
+            self.record = self._load_record(file.read().strip())
+        self._save_record()
         self._detail = ""
         self._verdict: tuple[int, bool, str] | None = None
         self._gate: tuple[int, ServeTask] | None = None
@@ -214,12 +214,12 @@ class Agent:
             begun = time.monotonic()
             report_alive()
             self._finish_tasks()
-            self._service = self._look()
+            self._service = self._read_service()
             left = self._heard + times.lease - time.monotonic()
             # Once the lease has expired nothing must be done in time, and a slow coordinator must be heard again.
             limit = times.ask if self._lost else max(0.1, min(times.ask, left))
             try:
-                order, generation, hang, anyway = self._ask(limit)
+                order, generation, hang, anyway = self._send_question(limit)
             except (OSError, ServeError) as error:
                 self._not_heard(error)
             else:
@@ -227,14 +227,14 @@ class Agent:
                     log("the coordinator answers again")
                 # The lease counts from the question: what the coordinator knew is not younger.
                 self._heard, self._lost = begun, False
-                self._obey(order, generation, hang=hang, anyway=anyway)
+                self._obey_order(order, generation, hang=hang, anyway=anyway)
             wait = begun + times.ask - time.monotonic()
             if not self._lost:
                 wait = min(wait, self._heard + times.lease - time.monotonic())
             time.sleep(max(0.05, wait))
 
-    def _ask(self, limit: float) -> tuple[str, int, bool, bool]:
-        answer = ask(self.unit, self.secret, self._report(), limit, self.rank.address)
+    def _send_question(self, limit: float) -> tuple[str, int, bool, bool]:
+        answer = ask(self.unit, self.secret, self._make_report(), limit, self.rank.address)
         order, generation = answer.get("order"), answer.get("generation")
         if order not in ("gate", "run", "stop") or type(generation) is not int:
             raise ServeError("the answer has no valid order")
@@ -244,7 +244,7 @@ class Agent:
             self._network = serve_rdma.network(self.unit.journalctl, service, invocation, QUESTION_LIMIT)
         loaded = answer.get("loaded") is True
         if loaded:
-            self._remove(self._loading)
+            self._remove_mark(self._loading)
         if order == "run" and generation == self.record.generation:
             self._read_phases(loaded=loaded)
         return order, generation, answer.get("hang") is True, answer.get("anyway") is True
@@ -262,12 +262,12 @@ class Agent:
         """End in order, as at a shutdown. The service goes on: systemd ends it, or the next agent finds it."""
         self.record.ended_clean = True
         with contextlib.suppress(OSError):
-            self._save()
+            self._save_record()
         if self._gate:
             self._gate[1].kill()
         os._exit(0)
 
-    def _begin(self, boot: str) -> RankRecord:
+    def _load_record(self, boot: str) -> RankRecord:
         service = self.unit.service.removesuffix(".service")
         repair = f"stop the rank (`systemctl stop {service}`) and remove the file"
         try:
@@ -292,16 +292,16 @@ class Agent:
         record.ended_clean = False
         return record
 
-    def _save(self) -> None:
+    def _save_record(self) -> None:
         write_record(self._path, asdict(self.record))
 
     # What is
 
-    def _look(self) -> ServiceState:
+    def _read_service(self) -> ServiceState:
         """Ask systemd for the rank's service."""
         names = ("ActiveState", "Result", "ExecMainStatus", "InvocationID", "MainPID")
         try:
-            found = self._systemctl("show", f"--property={','.join(names)}", self.unit.service)
+            found = self._run_systemctl("show", f"--property={','.join(names)}", self.unit.service)
         except (OSError, subprocess.SubprocessError) as error:
             return ServiceState("unknown", f"systemctl does not answer: {line(error, 120)}")
         if not all(name in found for name in names):
@@ -310,7 +310,7 @@ class Agent:
         code = found["ExecMainStatus"]
         return ServiceState(found["ActiveState"], detail, found["InvocationID"], found["MainPID"] == "0", code)
 
-    def _systemctl(self, *words: str) -> dict[str, str]:
+    def _run_systemctl(self, *words: str) -> dict[str, str]:
         command = [*self.unit.systemctl, *words]
         report_alive()
         done = subprocess.run(
@@ -318,16 +318,16 @@ class Agent:
         )
         return dict(text.split("=", 1) for text in done.stdout.splitlines() if "=" in text)
 
-    def _leaving(self) -> bool:
+    def _machine_shuts_down(self) -> bool:
         """Return whether this machine shuts down. It is asked only while no rank runs here, and could be started."""
         if self._service.active not in ("inactive", "failed"):
             return False
         try:
-            return self._systemctl("show", "--property=SystemState").get("SystemState") == "stopping"
+            return self._run_systemctl("show", "--property=SystemState").get("SystemState") == "stopping"
         except (OSError, subprocess.SubprocessError):
             return True
 
-    def _state(self) -> str:
+    def _rank_state(self) -> str:
         active = self._service.active
         if active in ("active", "reloading", "refreshing"):
             return "running"
@@ -353,7 +353,7 @@ class Agent:
             return "stopping" if self._ordered else "unknown"
         return "idle"
 
-    def _left(self) -> str:
+    def _describe_leftovers(self) -> str:
         """Return what is left in the slice of the unit once its service has ended, or why that is unknown."""
         if self._service.active not in ("inactive", "failed") or self._start or self._stop or self._gate:
             return ""
@@ -369,10 +369,10 @@ class Agent:
             return f"left of the rank: {found}"
         return f"not started by its agent: {found} in {self._slice.folder}; end them, a container by `docker rm -f`"
 
-    def _report(self) -> dict[str, object]:
-        state = self._state()
+    def _make_report(self) -> dict[str, object]:
+        state = self._rank_state()
         if state == "running":
-            self._adopt()
+            self._remember_invocation()
         own = state != "running" or self.record.invocation == self._service.invocation
         detail = self._detail or (self._service.detail if state in ("ended", "unknown") else "")
         if state == "ended":
@@ -383,7 +383,7 @@ class Agent:
                 if self._service.ended
                 else f"{self.unit.service} is being stopped on the node, not by its agent"
             )
-        if left := self._left():
+        if left := self._describe_leftovers():
             detail = f"{detail}; {left}" if state == "ended" else left
         return {
             "kind": "report",
@@ -392,7 +392,7 @@ class Agent:
             "generation": self.record.generation if own else None,
             "boot": self.record.boot,
             "clean": self.record.clean,
-            "leaving": self._leaving(),
+            "leaving": self._machine_shuts_down(),
             "kernel": self.record.kernel,
             "hang": self._hang,
             "detail": detail,
@@ -400,11 +400,11 @@ class Agent:
             "version": self.unit.version,
             "rdma": serve_rdma.counters(*self._rdma) if self.unit.rdma != "ignored" else {},
             "network": self._network,
-            "beside": self._beside(),
+            "beside": self._list_other_units(),
             "phases": self._phases[1].times if self._phases and self._phases[0] == self.record.generation else {},
         }
 
-    def _beside(self) -> list[str]:
+    def _list_other_units(self) -> list[str]:
         """Return the other units that run on this node, whose bytes the RDMA devices count as well."""
         if self.unit.rdma == "ignored":
             return []
@@ -427,33 +427,33 @@ class Agent:
             self._said = invocation, explain(code, lines)
         return f": {self._said[1]}" if self._said[1] else ""
 
-    def _adopt(self) -> None:
+    def _remember_invocation(self) -> None:
         """Remember which start of the service is the one that this agent ordered."""
         if self.record.running and not self.record.invocation and not self._stop:
             self.record.invocation = self._service.invocation
             with contextlib.suppress(OSError):  # asked again at the next look
-                self._save()
+                self._save_record()
 
     # What is done
 
-    def _obey(self, order: str, generation: int, *, hang: bool = False, anyway: bool = False) -> None:
+    def _obey_order(self, order: str, generation: int, *, hang: bool = False, anyway: bool = False) -> None:
         if order == "stop":
-            self._end("the coordinator ordered it", hang)
-        elif reason := self._mark():
+            self._stop_rank("the coordinator ordered it", hang)
+        elif reason := self._set_wanted_mark():
             self._verdict = generation, False, reason
-        elif generation < self.record.generation or self._state() == "unknown":
+        elif generation < self.record.generation or self._rank_state() == "unknown":
             pass  # a coordinator that lost its state asks for a later generation once it has this report
         elif order == "gate":
-            self._check(generation, anyway)
+            self._start_gate_check(generation, anyway)
         elif (
             generation > self.record.generation
-            and self._state() == "idle"
+            and self._rank_state() == "idle"
             and self._verdict is not None
             and self._verdict[:2] == (generation, True)
         ):
             self._begin_rank(generation)
 
-    def _mark(self) -> str:
+    def _set_wanted_mark(self) -> str:
         """Leave the mark that the rank is wanted. Return why that failed, or nothing."""
         try:
             if self._wanted and not self._wanted.exists():
@@ -463,16 +463,16 @@ class Agent:
         return ""
 
     @staticmethod
-    def _remove(mark: Path | None) -> None:
+    def _remove_mark(mark: Path | None) -> None:
         if mark:
             with contextlib.suppress(OSError):
                 mark.unlink(missing_ok=True)
 
-    def _check(self, generation: int, anyway: bool) -> None:
+    def _start_gate_check(self, generation: int, anyway: bool) -> None:
         if self._gate and self._gate[0] != generation:
             self._gate[1].kill()
             self._gate = None
-        if self._state() == "idle" and (self._verdict is None or self._verdict[0] != generation):
+        if self._rank_state() == "idle" and (self._verdict is None or self._verdict[0] != generation):
             self._verdict = None
             self._detail = self._hang = self.record.kernel = ""
             words = [*self.unit.gate, *(["--anyway"] if anyway else [])]
@@ -482,7 +482,7 @@ class Agent:
         before = asdict(self.record)
         self.record = RankRecord(self.record.boot, generation, running=True, started=time.time())
         try:
-            self._save()  # first: an agent that ends here must not start the same generation again
+            self._save_record()  # first: an agent that ends here must not start the same generation again
         except OSError as error:
             self.record = RankRecord(**before)
             self._verdict = generation, False, f"{self._path}: {error.strerror}"
@@ -492,7 +492,7 @@ class Agent:
         log(f"generation {generation}: start {self.unit.service}")
         self._start = ServeTask([*self.unit.systemctl, "start", self.unit.service], self.unit.times.ready_limit)
 
-    def _end(self, reason: str, hang: bool = False) -> None:
+    def _stop_rank(self, reason: str, hang: bool = False) -> None:
         """Bring the rank to a stop, step by step: it is called until nothing is left. `hang`: the engine hangs, so what
         it shows is collected before.
         """
@@ -501,12 +501,12 @@ class Agent:
             self._gate[1].kill()
             self._gate = None
         for mark in (self._wanted, self._loading):
-            self._remove(mark)
+            self._remove_mark(mark)
         self._verdict = None
         if self._stop:
             return
         if self._service.active not in ("inactive", "failed") or self._start:
-            if hang and self._collects():
+            if hang and self._collects_hang_evidence():
                 return
             if self._evidence:
                 self._evidence.kill()
@@ -518,16 +518,16 @@ class Agent:
             log(f"stop {self.unit.service}: {reason}")
             self._ordered = True
             self._stop = ServeTask([*self.unit.systemctl, "stop", self.unit.service], self.unit.times.stop_limit)
-        elif (self.record.running or self._ordered) and self._emptied():
+        elif (self.record.running or self._ordered) and self._is_slice_empty():
             self._ordered, self._killed = False, 0.0
             if not self.record.running:
                 return
             self.record.kernel = self._kernel_fault()
             self.record.running, self.record.invocation = False, ""
             with contextlib.suppress(OSError):
-                self._save()
+                self._save_record()
 
-    def _collects(self) -> bool:
+    def _collects_hang_evidence(self) -> bool:
         """Return whether evidence of a hang is being collected. The first call for a generation begins with it."""
         seconds = self.unit.times.evidence
         if self._evidence or self._examined == self.record.generation or not seconds:
@@ -540,7 +540,7 @@ class Agent:
         self._evidence = ServeTask(words, seconds + EVIDENCE_SLACK)
         return True
 
-    def _emptied(self) -> bool:
+    def _is_slice_empty(self) -> bool:
         """Return whether no process of the rank is left. Those that docker has not ended are ended by the kernel."""
         try:
             if not self._slice.populated():
@@ -583,7 +583,7 @@ class Agent:
         self._lost = True
         if self._service.active not in ("inactive", "failed"):
             self._detail = f"no answer of the coordinator for {lease:g} s"
-        self._end(f"no answer of the coordinator for {lease:g} s")
+        self._stop_rank(f"no answer of the coordinator for {lease:g} s")
 
     def _finish_tasks(self) -> None:
         if self._evidence and self._evidence.done():
@@ -606,7 +606,7 @@ class Agent:
                 words = [*self.unit.systemctl, "kill", "--signal=KILL", self.unit.service]
                 with contextlib.suppress(OSError, subprocess.SubprocessError):
                     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUESTION_LIMIT)
-                self._emptied()
+                self._is_slice_empty()
             self._stop = None
 
 

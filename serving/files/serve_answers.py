@@ -88,12 +88,12 @@ def garbage(text: str, cut: bool = False) -> str:
     for run in re.finditer(r"(.)\1{4,}", marks):
         if run[1] not in _RULERS:
             return f"it repeats {run[1]!r} without end"
-    if word := _repeated(whole):
+    if word := _find_repetition(whole):
         return f"it repeats {word!r} without end"
     return ""
 
 
-def _repeated(text: str) -> str:
+def _find_repetition(text: str) -> str:
     """Return a part of a word that stands three times or more and is more than half of all letters; else nothing."""
     letters = re.sub(r"[\W\d_]+", "", text)
     if len(letters) < 12:
@@ -119,11 +119,11 @@ def fault(text: str, answer: str, cut: bool = False) -> str:
     if reason := garbage(text, cut):
         return reason
     if answer:
-        return "" if _begins(text, answer) else f"expected {answer!r} at its beginning"
+        return "" if _begins_with_answer(text, answer) else f"expected {answer!r} at its beginning"
     return "" if any(mark.isalnum() for mark in text) else "it has no letter and no digit"
 
 
-def _begins(text: str, answer: str) -> bool:
+def _begins_with_answer(text: str, answer: str) -> bool:
     for begun in (text, text.lstrip(_LEADING)):
         if begun.startswith(answer):
             rest = begun[len(answer) :]
@@ -254,7 +254,7 @@ def _shown_value(value: object) -> str:
 
 
 def _judge_completion(probe: UnitProbe, content: bytes, shown: str) -> None:
-    choice = _choice(content, shown, "completion")
+    choice = _read_choice(content, shown, "completion")
     text = choice.get("text")
     if not isinstance(text, str):
         raise WrongAnswerError(f"no completion: {shown}")
@@ -278,9 +278,9 @@ def judge_chat(status: int, content: bytes, shown: str) -> None:
     WrongAnswerError where another try repeats it.
     """
     if status != 200:
-        raise _refused("chat completion", status, shown)
-    choice = _choice(content, shown, "chat completion")
-    text = _text(choice)
+        raise _explain_status("chat completion", status, shown)
+    choice = _read_choice(content, shown, "chat completion")
+    text = _read_text(choice)
     if reason := fault(text, "", choice.get("finish_reason") == "length"):
         raise WrongAnswerError(f"the chat completion is {line(repr(text), 80)}: {reason}")
 
@@ -300,11 +300,11 @@ def tool_body(model: str) -> dict[str, Any]:
 def judge_tool(status: int, content: bytes, shown: str) -> None:
     """Raise ServeError unless a chat completion has a call of the tool, with its arguments."""
     if status != 200:
-        raise _refused("tool call", status, shown)
-    choice = _choice(content, shown, "tool call")
+        raise _explain_status("tool call", status, shown)
+    choice = _read_choice(content, shown, "tool call")
     calls = choice.get("message", {}).get("tool_calls")
     if not calls:
-        text = line(repr(_text(choice)), 80)
+        text = line(repr(_read_text(choice)), 80)
         raise WrongAnswerError(
             f"the tool call came as text: {text}; write the tool-call-parser of this model in args, and its "
             "reasoning-parser if it thinks"
@@ -321,7 +321,7 @@ def judge_tool(status: int, content: bytes, shown: str) -> None:
         )
 
 
-def _choice(content: bytes, shown: str, what: str) -> Mapping[str, Any]:
+def _read_choice(content: bytes, shown: str, what: str) -> Mapping[str, Any]:
     try:
         choice = json.loads(content)["choices"][0]
     except (ValueError, LookupError, TypeError):
@@ -331,14 +331,14 @@ def _choice(content: bytes, shown: str, what: str) -> Mapping[str, Any]:
     return choice
 
 
-def _text(choice: Mapping[str, Any]) -> str:
+def _read_text(choice: Mapping[str, Any]) -> str:
     """Return what the model says, or thinks: vLLM's name of the latter is `reasoning`, and was `reasoning_content`."""
     message = choice.get("message", {})
     found = (message.get(key) for key in ("content", "reasoning", "reasoning_content"))
     return next((text for text in found if isinstance(text, str) and text.strip()), "")
 
 
-def _refused(what: str, status: int, shown: str) -> ServeError:
+def _explain_status(what: str, status: int, shown: str) -> ServeError:
     """Return the error of an HTTP status, with cause and remedy where they are known."""
     text = f"the {what} has HTTP status {status}: {shown}"
     if status in PASSING:

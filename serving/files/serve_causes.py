@@ -192,16 +192,16 @@ def explain(status: int | None, lines: Sequence[str]) -> str:
     for one in reversed(candidates):
         for pattern, what, remedy in CAUSES:
             if found := pattern.search(one):
-                return f"{what} ({_evidence(one[found.start() :])}); {remedy}"
+                return f"{what} ({_shorten_evidence(one[found.start() :])}); {remedy}"
     last = next((one for one in reversed(candidates) if _TELLING.search(one)), "")
-    shown = _evidence(_DOCKER.sub("", last)) if last else ""
+    shown = _shorten_evidence(_DOCKER.sub("", last)) if last else ""
     if status in _EXITS:
         what, remedy = _EXITS[status]
         return f"{what}{f' ({shown})' if shown else ''}; {remedy}"
     return shown
 
 
-def _evidence(text: str) -> str:
+def _shorten_evidence(text: str) -> str:
     for pattern, kept in _SECRETS:
         text = pattern.sub(kept, text)
     return line(text, EVIDENCE_LIMIT)

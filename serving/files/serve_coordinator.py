@@ -65,7 +65,7 @@ ALIVE = 1.0
 """Seconds between two reports to the watchdog of systemd."""
 METRICS_LIMIT = 5.0
 DRAIN_LOOK = 1.0
-"""Seconds between two looks at the requests of a unit that is asked to stop."""
+"""Interval in seconds at which the requests of a unit are counted that is asked to stop."""
 
 
 class CoordinatorServer:
@@ -92,11 +92,11 @@ class CoordinatorServer:
                 time.sleep(TICK)
                 continue
             if address not in self._addresses:
-                self._refuse(address, "its address is not in the unit")
+                self._log_refusal(address, "its address is not in the unit")
                 connection.close()
                 continue
             self._make_room(connection, address)
-            threading.Thread(target=self._answer, args=(connection, address), daemon=True).start()
+            threading.Thread(target=self._answer_connection, args=(connection, address), daemon=True).start()
 
     def _make_room(self, connection: socket.socket, address: str) -> None:
         """Count a connection as unproven, and end the oldest ones of its address that are too many."""
@@ -111,7 +111,7 @@ class CoordinatorServer:
                 with contextlib.suppress(OSError):  # its other end has ended it
                     oldest.shutdown(socket.SHUT_RDWR)
         if ended:
-            self._refuse(
+            self._log_refusal(
                 address, f"the oldest of more than {UNPROVEN_PER_ADDRESS} without a proof; a process there opens them"
             )
 
@@ -119,7 +119,7 @@ class CoordinatorServer:
         with self._unproven_lock:
             self._unproven[address].pop(connection, None)
 
-    def _answer(self, connection: socket.socket, address: str) -> None:
+    def _answer_connection(self, connection: socket.socket, address: str) -> None:
         try:
             with connection:
                 once = challenge()
@@ -133,16 +133,16 @@ class CoordinatorServer:
                 self._end_unproven(connection, address)
                 skew = ClockSkew.of(sent, received, content.get("clock"))
                 with self.lock:
-                    answer = self._handle(content, skew)
+                    answer = self._handle_message(content, skew)
                 connection.sendall(seal(self.secret, "answer", f"{once}{content['nonce']}", answer))
         except ServeError as error:
-            self._refuse(address, str(error))
+            self._log_refusal(address, str(error))
         except OSError:
             pass  # the other end asks again
         finally:
             self._end_unproven(connection, address)
 
-    def _handle(self, content: dict[str, Any], skew: ClockSkew) -> dict[str, Any]:
+    def _handle_message(self, content: dict[str, Any], skew: ClockSkew) -> dict[str, Any]:
         if content.get("unit") != self.unit.name or not isinstance(content.get("nonce"), str):
             raise ServeError(f"it is not about unit {self.unit.name}")
         now = time.monotonic()
@@ -165,7 +165,7 @@ class CoordinatorServer:
             return {"done": done, "text": text}
         raise ServeError("its kind is unknown")
 
-    def _refuse(self, address: str, reason: str) -> None:
+    def _log_refusal(self, address: str, reason: str) -> None:
         """Log a refused connection, at most once a minute for each reason: it must not fill the journal."""
         now = time.monotonic()
         # The nodes of the unit each on their own; strangers, who may have many addresses, together.
@@ -218,22 +218,22 @@ class Prober:
         if generation != self._generation:
             self._generation, self._due, self._seen, self._failed = generation, 0.0, {}, ""
         if state == "draining":
-            self._drain(generation)
+            self._count_open_requests(generation)
         elif state not in RUNNING or self._clock() < self._due:
             return
         elif state == "starting":
             self._prove_start(generation)
         elif self._failed:
-            self._judge(generation)
+            self._judge_failure(generation)
         else:
-            found = self._progress()
+            found = self._read_progress()
             if serve_probe.moved(self.unit, self._seen, found):
-                self._alive(generation, "counters rise")
+                self._report_alive(generation, "counters rise")
                 self._seen, self._due = found, self._clock() + times.busy_interval
             else:
                 # What has moved since the first miss is progress still at the second one.
                 self._seen = self._seen if misses else found
-                self._ask(generation, times.probe_limit)
+                self._send_question(generation, times.probe_limit)
 
     def _prove_start(self, generation: int) -> None:
         """Ask for all that a start must prove: what its kind asks for, a tool call, and RDMA in use."""
@@ -243,10 +243,12 @@ class Prober:
             expected = self.lifecycle.expected_dimension
 
         def ask(path: str, body: Mapping[str, Any]) -> tuple[int, bytes, str]:
-            return serve_probe.post(self.unit, self._begin(generation, times.first_limit), path, body)
+            return serve_probe.post(self.unit, self._begin_request(generation, times.first_limit), path, body)
 
         try:
-            dimension = serve_probe.prove(self.unit, self._begin(generation, times.first_limit), expected, start=True)
+            dimension = serve_probe.prove(
+                self.unit, self._begin_request(generation, times.first_limit), expected, start=True
+            )
             seconds = self._clock() - begun
             beside = serve_answers.prove_start(self.unit.probe, self.unit.model, ask)
             if self.unit.rdma != "ignored":
@@ -260,7 +262,7 @@ class Prober:
                 with self.lock:
                     self.lifecycle.refused(generation, str(error), self._clock())
             elif not ours:
-                self._missed(generation, str(error))
+                self._report_miss(generation, str(error))
             self._due = self._clock() + times.ask
             return
         self._set_probe_fault("")
@@ -269,7 +271,7 @@ class Prober:
             self.lifecycle.proved(generation, seconds, False, now, beside=beside, remark=remark, dimension=dimension)
             starting = self.lifecycle.record.state == "starting"
         # What the probe itself adds to the counters is not taken for load.
-        self._seen = self._progress()
+        self._seen = self._read_progress()
         self._due = self._clock() + (times.ask if starting else times.probe_interval)
 
     def _prove_rdma(self, generation: int, before: Mapping[int, serve_rdma.Counters]) -> str:
@@ -294,17 +296,17 @@ class Prober:
             raise serve_answers.WrongAnswerError(fault)
         return fault
 
-    def _ask(self, generation: int, limit: float) -> None:
+    def _send_question(self, generation: int, limit: float) -> None:
         """Ask for what the kind of the unit is, and set what is done next, and when."""
         times, begun = self.unit.times, self._clock()
         with self.lock:
             misses, expected = self.lifecycle.misses, self.lifecycle.expected_dimension
         looks: list[Mapping[str, float]] = []
         # SGLang counts a prompt before it computes it: what the probe itself moves so is not progress.
-        look = threading.Timer(min(times.lease, limit / 2), lambda: looks.append(self._progress()))
+        look = threading.Timer(min(times.lease, limit / 2), lambda: looks.append(self._read_progress()))
         look.daemon = True
         look.start()
-        request = self._begin(generation, limit)
+        request = self._begin_request(generation, limit)
         try:
             dimension = serve_probe.prove(self.unit, request, expected)
         except ServeError as error:
@@ -313,17 +315,17 @@ class Prober:
             if ours:
                 self._due = self._clock() + times.probe_interval
             elif isinstance(error, serve_probe.BusyError):
-                self._alive(generation, f"the engine takes no more requests now: {error}")
+                self._report_alive(generation, f"the engine takes no more requests now: {error}")
                 self._due = self._clock() + times.probe_interval
             elif isinstance(error, serve_answers.WrongAnswerError):
-                self._missed(generation, str(error))
+                self._report_miss(generation, str(error))
                 # What it computed for another answer is not progress.
                 self._seen, self._due = {}, self._clock() + times.lease
             else:
                 look.cancel()
                 look.join()
                 if not misses or not self._seen:
-                    self._seen = looks[0] if looks else self._progress()
+                    self._seen = looks[0] if looks else self._read_progress()
                 # An engine that fails at once is waited for as long as one that does not answer.
                 self._failed, self._due = str(error), begun + limit
         else:
@@ -332,27 +334,27 @@ class Prober:
                 now = self._clock()
                 self.lifecycle.proved(generation, now - begun, False, now, dimension=dimension)
             # What the probe itself adds to the counters is not taken for load.
-            self._seen = self._progress()
+            self._seen = self._read_progress()
             self._due = self._clock() + times.probe_interval
         finally:
             look.cancel()
 
-    def _judge(self, generation: int) -> None:
+    def _judge_failure(self, generation: int) -> None:
         """Take a request that failed for a miss, unless the engine has computed meanwhile."""
-        found, failed, self._failed = self._progress(), self._failed, ""
+        found, failed, self._failed = self._read_progress(), self._failed, ""
         if serve_probe.moved(self.unit, self._seen, found):
-            self._alive(generation, "counters rise")
+            self._report_alive(generation, "counters rise")
             self._seen, self._due = found, self._clock() + self.unit.times.probe_interval
         else:
-            self._missed(generation, failed)
+            self._report_miss(generation, failed)
             # A rank that ended is reported within a lease: that reason comes before a second miss.
             self._due = self._clock() + self.unit.times.lease
 
-    def _alive(self, generation: int, why: str) -> None:
+    def _report_alive(self, generation: int, why: str) -> None:
         with self.lock:
             self.lifecycle.proved(generation, 0.0, True, self._clock(), why=why)
 
-    def _missed(self, generation: int, why: str) -> None:
+    def _report_miss(self, generation: int, why: str) -> None:
         with self.lock:
             self.lifecycle.missed(generation, why, self._clock())
 
@@ -365,19 +367,19 @@ class Prober:
         if before != line(text):
             log(text or f"{self.unit.probe.noun}s can be asked for again")
 
-    def _drain(self, generation: int) -> None:
+    def _count_open_requests(self, generation: int) -> None:
         """Count the requests once, while a unit that is asked to stop lets them end."""
         limit = min(METRICS_LIMIT, self.unit.times.probe_limit)
-        found = serve_probe.requests(self.unit, self._begin(generation, limit))
+        found = serve_probe.requests(self.unit, self._begin_request(generation, limit))
         with self.lock:
             self.lifecycle.drained(generation, found, self._clock())
         self._sleep(min(DRAIN_LOOK, self.unit.times.ask))
 
-    def _progress(self) -> Mapping[str, float]:
+    def _read_progress(self) -> Mapping[str, float]:
         request = serve_probe.ApiRequest(self.unit, min(METRICS_LIMIT, self.unit.times.probe_limit))
         return serve_probe.progress(self.unit, request)
 
-    def _begin(self, generation: int, limit: float) -> serve_probe.ApiRequest:
+    def _begin_request(self, generation: int, limit: float) -> serve_probe.ApiRequest:
         request = serve_probe.ApiRequest(self.unit, limit)
         with self.lock:
             self._request, self._generation = request, generation
@@ -406,7 +408,10 @@ def run(unit: ServedUnit, previous: int | None, folder: str) -> NoReturn:
     lifecycle = UnitLifecycle(unit, record, save, time.monotonic())
     server = CoordinatorServer(unit, previous, secret, lifecycle, lock)
     prober = Prober(unit, lifecycle, lock)
-    log(f"unit {unit.name}, generation {record.generation}: {record.state}; the coordinator listens at {_at(unit)}")
+    log(
+        f"unit {unit.name}, generation {record.generation}: {record.state}; "
+        f"the coordinator listens at {_address_of_head(unit)}"
+    )
     for target in (server.serve, prober.run):
         threading.Thread(target=_or_end, args=(target,), daemon=True).start()
     reported = 0.0
@@ -453,7 +458,9 @@ def command(unit: ServedUnit, word: str, anyway: bool) -> int:
         answer = ask(unit, read_secret(unit), content, MESSAGE_LIMIT)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ServeError(f"the coordinator of unit {unit.name} does not answer at {_at(unit)}: {reason}") from None
+        raise ServeError(
+            f"the coordinator of unit {unit.name} does not answer at {_address_of_head(unit)}: {reason}"
+        ) from None
     if word == "status":
         print(json.dumps(answer, indent=1))
         return 0
@@ -461,7 +468,7 @@ def command(unit: ServedUnit, word: str, anyway: bool) -> int:
     return 0 if answer["done"] else 1
 
 
-def _at(unit: ServedUnit) -> str:
+def _address_of_head(unit: ServedUnit) -> str:
     return f"{unit.head[0]}:{unit.head[1]}"
 
 

@@ -63,8 +63,13 @@ class HangEvidence:
 
     def collect(self) -> dict[str, Any]:
         """Read all parts until the deadline and return what has come. Threads that hang are left behind."""
-        parts = {"gpu": self._gpu, "processes": self._processes, "nccl": self._nccl, "ras": self._ask_ras}
-        threads = [threading.Thread(target=self._read, args=(name, parts[name]), daemon=True) for name in parts]
+        parts = {
+            "gpu": self._read_gpu,
+            "processes": self._read_processes,
+            "nccl": self._read_nccl,
+            "ras": self._ask_ras,
+        }
+        threads = [threading.Thread(target=self._read_part, args=(name, parts[name]), daemon=True) for name in parts]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -73,19 +78,19 @@ class HangEvidence:
             late = {name: "no answer in time" for name, thread in zip(parts, threads, strict=True) if thread.is_alive()}
             return copy.deepcopy({**self._found, "unread": {**late, **self._unread}})
 
-    def _read(self, name: str, part: Callable[[], None]) -> None:
+    def _read_part(self, name: str, part: Callable[[], None]) -> None:
         try:
             part()
         except Exception as error:  # one part that fails must not take the others along
             with self._lock:
                 self._unread[name] = line(error)
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return self._deadline - time.monotonic()
 
-    def _gpu(self) -> None:
+    def _read_gpu(self) -> None:
         command = ["nvidia-smi", f"--query-gpu={','.join(GPU_FIELDS)}", "--format=csv,noheader,nounits"]
-        while (left := self._left()) > 0.1:
+        while (left := self._seconds_left()) > 0.1:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=left)
             if done.returncode:
                 raise ServeError(f"nvidia-smi ends with {done.returncode}: {line(done.stdout or done.stderr, 160)}")
@@ -93,15 +98,15 @@ class HangEvidence:
                 values = [one.strip() for one in row.split(",")]
                 with self._lock:
                     self._found["gpu"].append(dict(zip(GPU_FIELDS, values, strict=False)))
-            if self._left() < 1.5:
+            if self._seconds_left() < 1.5:
                 return
             time.sleep(1.0)
 
-    def _processes(self) -> None:
+    def _read_processes(self) -> None:
         pids = self._pids()[:MOST_PROCESSES]
         before = _cpu_ticks(pids)
         begun = time.monotonic()
-        time.sleep(max(0.1, self._left() * 0.7))
+        time.sleep(max(0.1, self._seconds_left() * 0.7))
         passed = (time.monotonic() - begun) * os.sysconf("SC_CLK_TCK")
         after = _cpu_ticks(pids)
         for pid in pids:
@@ -110,14 +115,14 @@ class HangEvidence:
             threads = [
                 {**thread, "cpu_percent": round(100 * used / passed)}
                 for used, tid in busy
-                if (thread := _thread(pid, tid)) and (used or tid == pid or thread["state"] == "D")
+                if (thread := _read_thread(pid, tid)) and (used or tid == pid or thread["state"] == "D")
             ]
-            status = dict(row.split(":\t", 1) for row in _text(f"/proc/{pid}/status").splitlines() if ":\t" in row)
+            status = dict(row.split(":\t", 1) for row in _read_text(f"/proc/{pid}/status").splitlines() if ":\t" in row)
             shown = {key.lower(): status.get(key, "").strip() for key in ("Name", "State", "Threads", "VmRSS")}
             with self._lock:
                 self._found["processes"].append({"pid": pid, **shown, "busy": threads[:MOST_THREADS]})
 
-    def _nccl(self) -> None:
+    def _read_nccl(self) -> None:
         seen: dict[tuple[str, str], dict[str, Any]] = {}
         reasons = []
         for pid in self._pids()[:MOST_PROCESSES]:
@@ -140,12 +145,12 @@ class HangEvidence:
             raise ServeError(reasons[0])
 
     def _ask_ras(self) -> None:
-        with socket.create_connection(self._ras, max(0.1, self._left())) as connection:
+        with socket.create_connection(self._ras, max(0.1, self._seconds_left())) as connection:
             # NCCL waits so many seconds for its other processes, 5 by default, and answers for those that it has.
             for question in ("CLIENT PROTOCOL 2", "TIMEOUT 1", "VERBOSE STATUS"):
                 connection.sendall(f"{question}\n".encode())
             answer = b""
-            while len(answer) < RAS_LIMIT and (left := self._left()) > 0:
+            while len(answer) < RAS_LIMIT and (left := self._seconds_left()) > 0:
                 connection.settimeout(left)
                 part = connection.recv(4096)
                 if not part:
@@ -162,30 +167,30 @@ def _cpu_ticks(pids: list[int]) -> dict[tuple[int, int], int]:
         for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
             if len(found) >= MOST_SCANNED:
                 return found
-            fields = _text(str(stat)).rpartition(")")[2].split()
+            fields = _read_text(str(stat)).rpartition(")")[2].split()
             if len(fields) > 12:
                 found[pid, int(stat.parent.name)] = int(fields[11]) + int(fields[12])
     return found
 
 
-def _thread(pid: int, tid: int) -> dict[str, Any] | None:
+def _read_thread(pid: int, tid: int) -> dict[str, Any] | None:
     """Return what the kernel shows of a thread, None of one that has ended."""
     place = f"/proc/{pid}/task/{tid}"
     # The name stands in brackets and may have some itself; why a file cannot be read ends with one.
-    fields = _text(f"{place}/stat").rpartition(")")[2].split()
+    fields = _read_text(f"{place}/stat").rpartition(")")[2].split()
     if not fields:
         return None
     return {
         "tid": tid,
-        "name": _text(f"{place}/comm").strip(),
+        "name": _read_text(f"{place}/comm").strip(),
         "state": fields[0],
-        "wchan": _text(f"{place}/wchan"),
-        "syscall": _text(f"{place}/syscall").strip(),
-        "stack": _text(f"{place}/stack"),
+        "wchan": _read_text(f"{place}/wchan"),
+        "syscall": _read_text(f"{place}/syscall").strip(),
+        "stack": _read_text(f"{place}/stack"),
     }
 
 
-def _text(path: str) -> str:
+def _read_text(path: str) -> str:
     """Return a file of the kernel, or why it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")[:TEXT_LIMIT]
@@ -242,7 +247,7 @@ def main(words: list[str]) -> int:
         found = HangEvidence(place.processes, begun + given.seconds).collect()
         clause, spins = summary(found["gpu"], given.node)
         head = {"unit": given.unit, "node": given.node, "generation": given.generation, "boot": given.boot}
-        _write(given.file, {**head, "time": round(time.time(), 3), "summary": clause, **found})
+        _write_json(given.file, {**head, "time": round(time.time(), 3), "summary": clause, **found})
     except OSError as error:
         print(f"serve-hang: {error.filename or given.file}: {error.strerror or error}", file=sys.stderr)
         return 1
@@ -251,7 +256,7 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def _write(path: str, values: dict[str, Any]) -> None:
+def _write_json(path: str, values: dict[str, Any]) -> None:
     """Replace the file, which only root reads."""
     temporary = Path(f"{path}.new")
     temporary.touch(mode=0o600)

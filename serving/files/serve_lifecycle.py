@@ -183,12 +183,12 @@ class AgentReport:
             serve_rdma.reported(message.get("rdma", {})),
             line(message["network"], 80),
             line(message["hang"]),
-            _names(message.get("beside", [])),
+            _check_unit_names(message.get("beside", [])),
             serve_phases.reported(message.get("phases", {})),
         )
 
 
-def _names(value: object) -> tuple[str, ...]:
+def _check_unit_names(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise ServeError("the report has no valid beside")
     return tuple(line(one, 40) for one in value[:MOST_BESIDE])
@@ -266,7 +266,7 @@ class UnitLifecycle:
         if self._hangs and report.hang and report.generation == record.generation and report.hang not in record.reason:
             record.reason = f"{record.reason}; {report.hang}"
             record.transitions[-1][3] = record.reason
-            self._store()
+            self._store_record()
 
     def _add_phases(self) -> None:
         """Add what all ranks show of the phases of the start; what was known before stays known."""
@@ -288,34 +288,36 @@ class UnitLifecycle:
                 record.phases[phase] = times
         if record.phases != self._saved_phases:
             self._saved_phases = {name: dict(times) for name, times in record.phases.items()}
-            self._store()
+            self._store_record()
 
     def set_desired_state(self, desired_state: str, anyway: bool, now: float) -> tuple[bool, str]:
         """Take the operator's desired state. Return whether it is accepted, and a sentence."""
         record = self.record
         if desired_state == "down":
-            if record.state == "down" and record.desired_state == "down" and not self._left(now):
+            if record.state == "down" and record.desired_state == "down" and not self._list_leftover_ranks(now):
                 return True, f"unit {record.name} is down already"
             record.desired_state = "down"
             if record.state in ("stopping", "stuck", "draining"):
-                self._store()
+                self._store_record()
             elif record.state in SERVING and self.unit.times.drain:
                 text = f"asked to stop; requests have {self.unit.times.drain:g} s to end"
-                self._enter("draining", text, now, cause="asked")
+                self._enter_state("draining", text, now, cause="asked")
                 return True, f"unit {record.name} is draining, for at most {self.unit.times.drain:g} s"
             else:
-                self._enter("stopping", "asked to stop", now, cause="asked")
+                self._enter_state("stopping", "asked to stop", now, cause="asked")
             return True, f"unit {record.name} is stopping"
         if record.state in ("down", "held"):
             if record.unplanned and not anyway:
-                names = [rank.node for rank in self.unit.ranks if not self._restarted(rank.number, record.unplanned)]
+                names = [
+                    rank.node for rank in self.unit.ranks if not self._machine_restarted(rank.number, record.unplanned)
+                ]
                 if names:
                     return False, f"{record.reason}; reboot {', '.join(names)}, or use --anyway"
             record.desired_state, record.unplanned, record.restarts, record.anyway = "up", [], [], anyway
-            self._gate("asked to start", now)
+            self._begin_gating("asked to start", now)
             return True, f"unit {record.name} is starting: generation {record.generation}"
         record.desired_state, record.restarts = "up", []
-        self._store()
+        self._store_record()
         return True, f"unit {record.name} is {record.state}"
 
     def proved(
@@ -345,16 +347,16 @@ class UnitLifecycle:
             record.dimension, record.dimension_of = dimension, self.unit.version
         answered = serve_answers.proven_words(self.unit.probe, record.dimension)
         if record.state == "starting":
-            if busy or not all(self._runs(rank) for rank in self.unit.ranks):
+            if busy or not all(self._rank_runs(rank) for rank in self.unit.ranks):
                 return
             record.proven = self._clock()
-            record.figures["ready_s"] = round(self._ran(now), 1)
+            record.figures["ready_s"] = round(self._seconds_since_start(now), 1)
             record.remark = remark
-            self._serve("ready", ", ".join((answered, *beside)), now)
+            self._enter_serving("ready", ", ".join((answered, *beside)), now)
         elif record.state == "ready" and busy:
-            self._serve("busy", why, now)
+            self._enter_serving("busy", why, now)
         elif record.state == "busy" and not busy:
-            self._serve("ready", answered, now)
+            self._enter_serving("ready", answered, now)
 
     @property
     def expected_dimension(self) -> int:
@@ -362,8 +364,8 @@ class UnitLifecycle:
         record, declared = self.record, self.unit.probe.dimension
         return declared or (record.dimension if record.dimension_of == self.unit.version else 0)
 
-    def _serve(self, state: str, proven: str, now: float) -> None:
-        self._enter(state, f"{proven}; remark: {self.record.remark}" if self.record.remark else proven, now)
+    def _enter_serving(self, state: str, proven: str, now: float) -> None:
+        self._enter_state(state, f"{proven}; remark: {self.record.remark}" if self.record.remark else proven, now)
 
     def refused(self, generation: int, reason: str, now: float) -> None:
         """Take an answer after a start that another try repeats: garbage, no chat, no RDMA. As many in a row as a unit
@@ -375,7 +377,7 @@ class UnitLifecycle:
         self.last_probe = line(reason)
         self.misses += 1
         if self.misses >= self.unit.times.probe_misses:
-            self._enter("stopping", self.last_probe, now, cause="failed")
+            self._enter_state("stopping", self.last_probe, now, cause="failed")
 
     def drained(self, generation: int, requests: int | None, now: float) -> None:
         """Take how many requests the engine has; None when it does not report it. Two times none ends the draining: one
@@ -385,7 +387,7 @@ class UnitLifecycle:
             return
         before, self.requests = self.requests, requests
         if before == requests == 0:
-            self._enter("stopping", f"asked to stop; no request ran after {now - self._entered:.1f} s", now)
+            self._enter_state("stopping", f"asked to stop; no request ran after {now - self._entered:.1f} s", now)
 
     def missed(self, generation: int, reason: str, now: float) -> None:
         """Take a request that failed while no counter rose. The reason is a clause, such as `no answer in 60 s`."""
@@ -401,41 +403,41 @@ class UnitLifecycle:
         self.misses += 1
         if self.misses >= self.unit.times.probe_misses:
             text = f"{self.misses} {self.unit.probe.noun}s in a row failed and no counter rose: {self.last_probe}"
-            self._enter("stuck", text, now, cause="failed")
+            self._enter_state("stuck", text, now, cause="failed")
             self._hangs = True
 
     def tick(self, now: float) -> None:
         """Do what the time and the latest reports ask for."""
         record, times = self.record, self.unit.times
         if self.unsaved:
-            self._store()
+            self._store_record()
         if record.state in RUNNING:
-            if failure := self._failure(now):
+            if failure := self._find_failure(now):
                 # A unit that is asked to stop is not started again by an end of its own.
-                self._enter("stopping", failure, now, cause="asked" if record.state == "draining" else "failed")
+                self._enter_state("stopping", failure, now, cause="asked" if record.state == "draining" else "failed")
             elif record.state == "draining" and now - self._entered >= times.drain:
                 left = (
                     "its engine does not report how many ran" if self.requests is None else f"{self.requests} ran still"
                 )
                 if self.requests == 0:
                     left = "0 ran at the last look"
-                self._enter("stopping", f"asked to stop; {times.drain:g} s for requests are over, {left}", now)
+                self._enter_state("stopping", f"asked to stop; {times.drain:g} s for requests are over, {left}", now)
             elif record.state == "starting" and now - self._entered > times.ready_limit and not self.probe_fault:
                 text = f"no correct {self.unit.probe.noun} within {times.ready_limit:g} s: {self.last_probe}"
-                self._enter("stopping", text, now, cause="failed")
+                self._enter_state("stopping", text, now, cause="failed")
                 self._hangs = True
         elif record.state == "gating":
             self._check_gates(now)
         elif record.state in ("stopping", "stuck") and not self.unconfirmed(now):
-            self._stopped(now)
+            self._continue_after_stop(now)
 
     # What follows from it
 
     def unconfirmed(self, now: float) -> list[ServedRank]:
         """Return the ranks that are not known to be stopped."""
-        return [rank for rank in self.unit.ranks if not (self._fresh(rank, now) and self._idle(rank))]
+        return [rank for rank in self.unit.ranks if not (self._is_report_fresh(rank, now) and self._is_rank_idle(rank))]
 
-    def _left(self, now: float) -> list[ServedRank]:
+    def _list_leftover_ranks(self, now: float) -> list[ServedRank]:
         """Return the ranks that report something else than that nothing of them runs, though all were to be stopped."""
         if self.record.state not in ("down", "held"):
             return []
@@ -443,7 +445,7 @@ class UnitLifecycle:
         return [
             rank
             for rank, report in found
-            if report and self._fresh(rank, now) and report.state not in ("idle", "gating")
+            if report and self._is_report_fresh(rank, now) and report.state not in ("idle", "gating")
         ]
 
     def status(self, now: float) -> dict[str, Any]:
@@ -457,7 +459,7 @@ class UnitLifecycle:
             values = {"rank": rank.number, "node": rank.node, "state": "unknown", "generation": None, "age_s": None}
             if report:
                 age = round(now - report.heard, 1)
-                state = report.state if self._fresh(rank, now) else "unknown"
+                state = report.state if self._is_report_fresh(rank, now) else "unknown"
                 values |= {"state": state, "generation": report.generation, "age_s": age, "detail": report.detail}
             ranks.append(values)
         unconfirmed = [] if self.record.state in RUNNING else [rank.node for rank in self.unconfirmed(now)]
@@ -470,7 +472,7 @@ class UnitLifecycle:
             "probe_fault": self.probe_fault,
             "ranks": ranks,
             "unconfirmed": unconfirmed,
-            "left": [rank.node for rank in self._left(now)],
+            "left": [rank.node for rank in self._list_leftover_ranks(now)],
         }
 
     def _check_gates(self, now: float) -> None:
@@ -483,19 +485,19 @@ class UnitLifecycle:
         if self.unsaved:
             failed.append(f"the state file cannot be written: {self.unsaved}")
         if failed:
-            self._enter("held", "; ".join(failed), now, cause="gate")
+            self._enter_state("held", "; ".join(failed), now, cause="gate")
         elif not open_gates:
             self._begin_start(now)
         elif now - self._entered > limit:
             states = ", ".join(f"{rank} {self._open_gate_state(rank, now)}" for rank in open_gates)
-            self._enter("held", f"no verdict of every gate within {limit:g} s: {states}", now, cause="gate")
+            self._enter_state("held", f"no verdict of every gate within {limit:g} s: {states}", now, cause="gate")
 
     def _obey_latest_generation(self) -> None:
         """Take a generation after all that ranks have seen: as after a lost state file, they obey none before it."""
         latest = max((report.generation or 0 for report in self.reports.values()), default=0)
         if latest >= self.record.generation:
             self.record.generation = latest + 1
-            self._store()
+            self._store_record()
 
     def _gate_verdict(self, rank: ServedRank, now: float) -> str | None:
         """Return why a rank must not start; empty when it may, None while its gate is open."""
@@ -508,7 +510,7 @@ class UnitLifecycle:
             return gate[2].removeprefix(f"{rank.node}: ")
         if reason := self._wrong_clock(rank, report.skew) or self._wrong_version(report, gate):
             return reason
-        passed = gate and self._fresh(rank, now) and self._idle(rank) and self._is_clock_known(report)
+        passed = gate and self._is_report_fresh(rank, now) and self._is_rank_idle(rank) and self._is_clock_known(report)
         return "" if passed else None
 
     def _is_clock_known(self, report: AgentReport) -> bool:
@@ -525,24 +527,24 @@ class UnitLifecycle:
         record.phases = {"gates": {"begin": begin, "seconds": record.figures["gates_s"]}}
         self._begun = now
         self.misses, self.last_probe, record.remark = 0, f"no {self.unit.probe.noun} was tried", ""
-        self._enter("starting", f"all gates passed{self._remarks()}", now)
+        self._enter_state("starting", f"all gates passed{self._join_gate_remarks()}", now)
 
     def _open_gate_state(self, rank: ServedRank, now: float) -> str:
         """Return in words what keeps a gate open."""
         report = self.reports.get(rank.number)
-        if not (report and self._fresh(rank, now)):
-            return f"does not report ({self._journal(rank)})"
+        if not (report and self._is_report_fresh(rank, now)):
+            return f"does not report ({self._name_agent_journal(rank)})"
         if report.gate and not self._is_clock_known(report):
             return f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
         if report.state == "unknown" and report.detail:
             return f"is unknown ({report.detail})"
         return f"is {report.state}"
 
-    def _journal(self, rank: ServedRank) -> str:
+    def _name_agent_journal(self, rank: ServedRank) -> str:
         """Return where an agent that does not report says why, such as a record that it cannot read."""
         return f"`journalctl -u sparkrack-serve-{self.unit.name}-agent` on {rank.node} may say why"
 
-    def _remarks(self) -> str:
+    def _join_gate_remarks(self) -> str:
         """Return what gates that have passed remark, as the end of a sentence."""
         gates = [(rank, self.reports[rank.number].gate) for rank in self.unit.ranks]
         return "".join(f"; {rank.node}: {gate[2]}" for rank, gate in gates if gate and gate[2])
@@ -566,7 +568,7 @@ class UnitLifecycle:
             f"`timedatectl` on {rank.node} and {head} shows which is not synchronized"
         )
 
-    def _failure(self, now: float) -> str:
+    def _find_failure(self, now: float) -> str:
         """Return why the running generation has failed, or nothing. A rank that reports an end explains more than one
         that does not report, and comes first.
         """
@@ -574,7 +576,7 @@ class UnitLifecycle:
         ended, lost = [], []
         for rank in self.unit.ranks:
             report = self.reports.get(rank.number)
-            if not self._fresh(rank, now):
+            if not self._is_report_fresh(rank, now):
                 lost.append(str(rank))
             elif report is None:
                 continue
@@ -596,50 +598,52 @@ class UnitLifecycle:
             ended.append(f"no report from {', '.join(lost)} for {lease:g} s")
         return "; ".join(ended)
 
-    def _stopped(self, now: float) -> None:
+    def _continue_after_stop(self, now: float) -> None:
         """Every rank is confirmed stopped: decide what comes next."""
         record, budget = self.record, self.unit.restart
         reason = record.reason
-        rebooted = [rank for rank in self.unit.ranks if record.boots and self._restarted(rank.number, record.boots)]
+        rebooted = [
+            rank for rank in self.unit.ranks if record.boots and self._machine_restarted(rank.number, record.boots)
+        ]
         unclean = [rank.node for rank in rebooted if not self.reports[rank.number].clean]
         if unclean:
             record.unplanned = record.boots
             reason = f"{', '.join(unclean)} ended without a clean shutdown while the unit ran"
         if record.desired_state == "down":
-            self._enter("down", reason, now)
+            self._enter_state("down", reason, now)
         elif unclean:
-            self._enter("held", reason, now, cause="machine")
+            self._enter_state("held", reason, now, cause="machine")
         elif record.cause == "asked":
-            self._gate("asked to start", now)
+            self._begin_gating("asked to start", now)
         elif rebooted:
             names = ", ".join(rank.node for rank in rebooted)
             if self.unit.boot == "start":
-                self._gate(f"{names} rebooted after a clean shutdown", now)
+                self._begin_gating(f"{names} rebooted after a clean shutdown", now)
             else:
-                self._enter("held", f"{names} rebooted, and boot is hold", now, cause="machine")
+                self._enter_state("held", f"{names} rebooted, and boot is hold", now, cause="machine")
         elif kernel := [
             f"{rank.node}: {self.reports[rank.number].kernel}"
             for rank in self.unit.ranks
             if self.reports[rank.number].kernel
         ]:
-            self._enter("held", f"{reason}; not restarted: {'; '.join(kernel)}", now)
+            self._enter_state("held", f"{reason}; not restarted: {'; '.join(kernel)}", now)
         elif not record.proven:
-            self._enter("held", f"{reason}; not restarted: it was never ready", now)
-        elif self._ran(self._entered) < budget.uptime:
+            self._enter_state("held", f"{reason}; not restarted: it was never ready", now)
+        elif self._seconds_since_start(self._entered) < budget.uptime:
             text = f"{reason}; not restarted: it ended within {budget.uptime:g} s of its start"
-            self._enter("held", text, now)
+            self._enter_state("held", text, now)
         else:
             clock = self._clock()
             record.restarts = [at for at in record.restarts if 0 <= self._restart_age(at, now) < budget.within]
             if len(record.restarts) >= budget.times:
                 text = f"{reason}; not restarted: {len(record.restarts)} restarts within {budget.within:g} s"
-                self._enter("held", text, now)
+                self._enter_state("held", text, now)
             else:
                 record.restarts.append(clock)
                 self._restarts[clock] = now
-                self._gate(f"restart {len(record.restarts)} of {budget.times}: {reason}", now)
+                self._begin_gating(f"restart {len(record.restarts)} of {budget.times}: {reason}", now)
 
-    def _ran(self, until: float) -> float:
+    def _seconds_since_start(self, until: float) -> float:
         """Return the seconds from the start of the ranks to `until` of the monotonic clock. Where this coordinator did
         not start them, the clock of the day tells, and they ran for at least as long as this coordinator.
         """
@@ -654,13 +658,13 @@ class UnitLifecycle:
         """
         return now - self._restarts[at] if at in self._restarts else self._clock() - at
 
-    def _gate(self, reason: str, now: float) -> None:
+    def _begin_gating(self, reason: str, now: float) -> None:
         self.record.generation += 1
         self.record.boots, self.record.failed_gates = [], {}
         self.record.phases = {"gates": {"begin": round(self._clock(), 3), "seconds": None}}
-        self._enter("gating", reason, now, cause="failed")
+        self._enter_state("gating", reason, now, cause="failed")
 
-    def _enter(self, state: str, reason: str, now: float, cause: str = "") -> None:
+    def _enter_state(self, state: str, reason: str, now: float, cause: str = "") -> None:
         record = self.record
         # From ready to busy and back a unit goes each minute, which would push the reason of a failure out.
         kept = not (record.state in SERVING and state in SERVING)
@@ -675,9 +679,9 @@ class UnitLifecycle:
                 [round(record.since, 3), state, record.generation, reason],
             ]
         self._entered = now
-        self._store()
+        self._store_record()
 
-    def _store(self) -> None:
+    def _store_record(self) -> None:
         """Save the record. A running unit outlives a full disk; no generation starts until the record is saved."""
         try:
             self._save(asdict(self.record))
@@ -686,18 +690,18 @@ class UnitLifecycle:
         else:
             self.unsaved = ""
 
-    def _fresh(self, rank: ServedRank, now: float) -> bool:
+    def _is_report_fresh(self, rank: ServedRank, now: float) -> bool:
         return now - self._heard[rank.number] <= self.unit.times.lease
 
-    def _idle(self, rank: ServedRank) -> bool:
+    def _is_rank_idle(self, rank: ServedRank) -> bool:
         report = self.reports.get(rank.number)
         return bool(report and report.state == "idle" and not report.leaving)
 
-    def _runs(self, rank: ServedRank) -> bool:
+    def _rank_runs(self, rank: ServedRank) -> bool:
         report = self.reports.get(rank.number)
         return bool(report and report.state == "running" and report.generation == self.record.generation)
 
-    def _restarted(self, rank: int, boots: list[str]) -> bool:
+    def _machine_restarted(self, rank: int, boots: list[str]) -> bool:
         """Return whether the rank's machine reports another boot ID than then."""
         report = self.reports.get(rank)
         return bool(report and report.boot != boots[rank])

@@ -59,11 +59,11 @@ class OtherUnits:
 
     def check_slot(self) -> None:
         """No other unit of the slot runs here, or is about to."""
-        for name, slot in self._slots().items():
+        for name, slot in self._read_slots().items():
             if self.slot is None or slot != self.slot:
                 continue
             try:
-                runs = Path(self.place(f"{MARKS}/{name}/wanted")).exists() or self._slice(name).populated()
+                runs = Path(self.place(f"{MARKS}/{name}/wanted")).exists() or self._slice_of_unit(name).populated()
             except ServeError as error:
                 raise GateError(
                     f"whether unit {name} of slot {self.slot} runs here is unknown: {error}; restart the node"
@@ -77,18 +77,18 @@ class OtherUnits:
     def processes(self) -> set[int]:
         """Return the processes of the units that may run beside this one."""
         found: set[int] = set()
-        for name, slot in self._slots().items():
+        for name, slot in self._read_slots().items():
             if self.slot is None or slot != self.slot:
-                found.update(self._slice(name).processes())
+                found.update(self._slice_of_unit(name).processes())
         return found
 
     def not_taken_yet(self, available: int) -> tuple[int, list[str]]:
         """Return the bytes that units which load here have not taken yet, and their names.
 
-        What they have taken is what is available less than before: other memory is not told apart from theirs.
+        What they have taken is the decrease of the available memory: what others took counts as theirs.
         """
         loading = []
-        for name in self._slots():
+        for name in self._read_slots():
             path = self.place(f"{MARKS}/{name}/loading")
             try:
                 record = read_record(path)
@@ -114,10 +114,10 @@ class OtherUnits:
         except OSError as error:
             raise GateError(f"{path} cannot be written: {error.strerror}; look at `df /run`") from None
 
-    def _slice(self, name: str) -> UnitSlice:
+    def _slice_of_unit(self, name: str) -> UnitSlice:
         return UnitSlice(name, self.place(CGROUPS))
 
-    def _slots(self) -> dict[str, Any]:
+    def _read_slots(self) -> dict[str, Any]:
         """Return the slot of each other unit of this node by its name."""
         found: dict[str, Any] = {}
         for path in sorted(self.folder.glob("*.gate.json")):

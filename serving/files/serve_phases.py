@@ -98,7 +98,7 @@ class PhaseReader:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit)
         except (OSError, subprocess.SubprocessError):
             return
-        entries = list(_entries(done.stdout))
+        entries = list(_parse_journal_entries(done.stdout))
         self._cut |= not self.times and len(entries) >= MOST_LINES
         for key, at, program, text in entries:
             if key in self._seen:
@@ -106,9 +106,9 @@ class PhaseReader:
             # The next reading begins within the second of the last entry.
             self._seen = {key, *(self._seen if int(at) == int(self._since) else ())}
             self._since = max(self._since, at)
-            self._take(at, program, text)
+            self._take_line(at, program, text)
 
-    def _take(self, at: float, program: str, text: str) -> None:
+    def _take_line(self, at: float, program: str, text: str) -> None:
         begin, end = self.times.get("container", (self._started, None))
         if program == GATE:
             self.times["container"] = at if end is None else begin, end
@@ -125,7 +125,7 @@ class PhaseReader:
                 self.times[phase] = at - float(took) if begin is None and took else begin, at
 
 
-def _entries(output: bytes) -> Iterator[tuple[str, float, str, str]]:
+def _parse_journal_entries(output: bytes) -> Iterator[tuple[str, float, str, str]]:
     """Yield cursor, time, program and message of each entry. A message that is not a text is a list of bytes."""
     for raw in output.splitlines():
         try:

@@ -151,20 +151,20 @@ def progress(unit: ServedUnit, request: ApiRequest) -> Mapping[str, float]:
     """Return counters, gauges and requests of the engine, each summed over its labels; nothing when they cannot be
     read.
     """
-    return _samples(unit, request, (*unit.probe.counters, *unit.probe.gauges, *unit.requests))
+    return _read_metrics(unit, request, (*unit.probe.counters, *unit.probe.gauges, *unit.requests))
 
 
 def requests(unit: ServedUnit, request: ApiRequest) -> int | None:
     """Return how many requests the engine has, running and waiting. None: it does not report both numbers, or none
     are declared.
     """
-    found = _samples(unit, request, unit.requests)
+    found = _read_metrics(unit, request, unit.requests)
     # What is not a number is not 0.
     known = 0 < len(unit.requests) == len(found) and all(0 <= value < 1e9 for value in found.values())
     return round(sum(found.values())) if known else None
 
 
-def _samples(unit: ServedUnit, request: ApiRequest, names: Collection[str]) -> dict[str, float]:
+def _read_metrics(unit: ServedUnit, request: ApiRequest, names: Collection[str]) -> dict[str, float]:
     """Return these metrics of the engine, each summed over its labels; nothing when they cannot be read."""
     try:
         # llama.cpp guards its metrics by the key; for others it is one header more.
@@ -183,7 +183,7 @@ def _samples(unit: ServedUnit, request: ApiRequest, names: Collection[str]) -> d
 
 
 def moved(unit: ServedUnit, before: Mapping[str, float], after: Mapping[str, float]) -> bool:
-    """Return whether the engine has computed between two looks: a counter rose, or a gauge changed while the engine
+    """Return whether the engine has computed between two readings: a counter rose, or a gauge changed while the engine
     has requests. Without requests a gauge changes when the cache is cleared, and by the probe itself.
     """
     both = before.keys() & after.keys()

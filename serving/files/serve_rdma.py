@@ -40,11 +40,11 @@ def counters(fabric: str = FABRIC, devices: str = DEVICES) -> dict[str, int | No
     except (OSError, ValueError):
         return {}
     names = [name for name in found[1].split(",") if _NAME.fullmatch(name)] if found else []
-    return {name: _moved(Path(devices, name, "ports/1/counters")) for name in names[:MOST_DEVICES]}
+    return {name: _read_moved_bytes(Path(devices, name, "ports/1/counters")) for name in names[:MOST_DEVICES]}
 
 
 # claim: serving.rdma-bytes
-def _moved(folder: Path) -> int | None:
+def _read_moved_bytes(folder: Path) -> int | None:
     try:
         return WORD * sum(int((folder / name).read_text()) for name in ("port_xmit_data", "port_rcv_data"))
     except (OSError, ValueError):

@@ -77,12 +77,12 @@ class RdmaProof:
         self.node, self.unit = names
         self.wanted, self.place, self.listening, self.alone = wanted, place, listening, alone
         self.refusals: dict[str, str] = {}
-        """Why the gate of a peer has refused, as it told before it ended."""
+        """Why the gate of a peer has refused: its last message."""
 
     def check(self, together: bool) -> None:
         """Compare the records, and measure what has none if the gates of all nodes run. Raises GateError."""
         if together:
-            self._meet()
+            self._meet_peers()
             return
         for half in self.wanted["sends"]:
             if reason := self.unproven(half, self.state(half["half"]), None):
@@ -109,14 +109,14 @@ class RdmaProof:
     def unproven(self, half: Mapping[str, Any], here: object, there: object | None) -> str:
         """Return why a half is not proven, or nothing. `there`: None when the peer was not asked."""
         try:
-            record = read_record(self._path(half))
+            record = read_record(self._path_of_record(half))
         except ServeError as error:
             return str(error)
         if record is None:
             return "it was never measured"
         gbps = record.get("gbps")
         if isinstance(gbps, bool) or not isinstance(gbps, int | float):
-            return f"{self._path(half)} has no figure"
+            return f"{self._path_of_record(half)} has no figure"
         for name, recorded, state in (
             (self.node, record.get("here"), here),
             (half["peer"], record.get("there"), there),
@@ -125,12 +125,12 @@ class RdmaProof:
                 return f"{name} has booted, or its carrier has changed, since {line(record.get('measured'), 40)}"
         return "" if gbps >= half["least"] else f"it carried {gbps:.1f} Gbit/s, at least {half['least']:g} are expected"
 
-    def _path(self, half: Mapping[str, Any]) -> str:
+    def _path_of_record(self, half: Mapping[str, Any]) -> str:
         return self.place(f"{RECORDS}/{half['half']}.{half['peer']}.json")
 
     # All gates together
 
-    def _meet(self) -> None:
+    def _meet_peers(self) -> None:
         try:
             secret = read_private(self.place(self.wanted["secret_file"])).strip()
         except ServeError as error:
@@ -139,14 +139,14 @@ class RdmaProof:
         try:
             for half in self.wanted["receives"]:
                 receivers.append(ProofReceiver(self, half, secret))
-            self._send(secret)
+            self._send_flows(secret)
             for receiver in receivers:
                 receiver.wait()
         finally:
             for receiver in receivers:
                 receiver.end()
 
-    def _send(self, secret: bytes) -> None:
+    def _send_flows(self, secret: bytes) -> None:
         """Measure what is not proven, then tell each peer that was met that this gate is done, or why it refuses."""
         met: list[Mapping[str, Any]] = []
         refusal: dict[str, str] = {}
@@ -158,13 +158,13 @@ class RdmaProof:
         finally:
             for half in met:
                 with contextlib.suppress(GateError):
-                    self._ask(half, secret, "done", 0.0, refusal)
+                    self._ask_peer(half, secret, "done", 0.0, refusal)
 
     def _measure_unproven(self, secret: bytes, met: list[Mapping[str, Any]]) -> None:
         """Measure one half after the other: both share the link of their port."""
         until = time.monotonic() + MEETING_LIMIT
         for half in self.wanted["sends"]:
-            there = self._ask(half, secret, "state", until)
+            there = self._ask_peer(half, secret, "state", until)
             met.append(half)
             if fault := there.get("fault"):
                 raise GateError(f"the gate of {half['peer']} has no answer: {line(fault, 200)}")
@@ -172,9 +172,9 @@ class RdmaProof:
             if self.unproven(half, here, there):
                 with self.alone():
                     if self.unproven(half, here, there):  # no other unit has measured it meanwhile
-                        self._measure(half, secret, here, there)
+                        self._measure_half(half, secret, here, there)
 
-    def _ask(
+    def _ask_peer(
         self, half: Mapping[str, Any], secret: bytes, kind: str, until: float, more: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """Ask the gate of the peer, over this half, until it answers, has refused, or the time has come."""
@@ -205,9 +205,11 @@ class RdmaProof:
         if refusal := self.refusals.get(peer):
             raise GateError(f"the gate of {peer} refuses: {refusal}")
 
-    def _measure(self, half: Mapping[str, Any], secret: bytes, here: dict[str, Any], there: dict[str, Any]) -> None:
+    def _measure_half(
+        self, half: Mapping[str, Any], secret: bytes, here: dict[str, Any], there: dict[str, Any]
+    ) -> None:
         where = f"RDMA over {half['half']} to {half['peer']}"
-        fault = self._ask(half, secret, "receive", 0.0).get("fault")
+        fault = self._ask_peer(half, secret, "receive", 0.0).get("fault")
         if fault:
             raise GateError(f"{where} is not measured: {half['peer']} cannot receive: {line(fault, 200)}")
         code, output, errors = self.tool(half, half["peer_address"]).answer()
@@ -229,7 +231,7 @@ class RdmaProof:
             "here": here,
             "there": there,
         }
-        path = Path(self._path(half))
+        path = Path(self._path_of_record(half))
         try:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             write_record(str(path), record)
@@ -273,7 +275,7 @@ class ProofReceiver:
                 f":{address[1]}'` names what does"
             ) from None
         self._listener.settimeout(0.2)
-        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread = threading.Thread(target=self._serve_connections, daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
@@ -290,7 +292,7 @@ class ProofReceiver:
         if self._tool:
             self._tool.end()
 
-    def _serve(self) -> None:
+    def _serve_connections(self) -> None:
         with self._listener:
             while not self._ended.is_set():
                 try:
@@ -298,9 +300,9 @@ class ProofReceiver:
                 except OSError:  # nothing has connected
                     continue
                 with connection, contextlib.suppress(OSError, ServeError):  # the peer asks again
-                    self._answer(connection)
+                    self._answer_question(connection)
 
-    def _answer(self, connection: socket.socket) -> None:
+    def _answer_question(self, connection: socket.socket) -> None:
         once = challenge()
         connection.settimeout(MESSAGE_LIMIT)
         connection.sendall(f"{once}\n".encode())
@@ -315,14 +317,14 @@ class ProofReceiver:
             if content.get("kind") == "state":
                 answer = self.proof.state(self.half["half"])
             elif content.get("kind") == "receive":
-                self._receive()
+                self._start_receiver()
         except GateError as error:
             answer = {"fault": str(error)}
         connection.sendall(seal(self.secret, "answer", f"{once}{content['nonce']}", answer))
         if content.get("kind") == "done":
             self._ended.set()
 
-    def _receive(self) -> None:
+    def _start_receiver(self) -> None:
         """Start the tool and wait until it listens."""
         if self._tool:
             self._tool.end()

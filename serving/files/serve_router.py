@@ -88,23 +88,23 @@ class Router:
         if path != LIST:
             name = urllib.parse.unquote(path[len(LIST) + 1 :])
             self.place(name)
-            return self._model(name)
-        return {"object": "list", "data": [self._model(name) for name in self.models]}
+            return self._describe_model(name)
+        return {"object": "list", "data": [self._describe_model(name) for name in self.models]}
 
-    def _model(self, name: str) -> object:
+    def _describe_model(self, name: str) -> object:
         return {"id": name, "object": "model", "created": 0, "owned_by": "sparkrack"}
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, which is the only one of its connection."""
         try:
-            writer.write(await asyncio.wait_for(self._answer(reader), SECONDS))
+            writer.write(await asyncio.wait_for(self._answer_request(reader), SECONDS))
             await writer.drain()
         except (OSError, EOFError, ValueError, asyncio.LimitOverrunError, asyncio.TimeoutError) as error:
             print(f"serve_router: a request has no answer: {type(error).__name__}", flush=True)
         finally:
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> bytes:
+    async def _answer_request(self, reader: asyncio.StreamReader) -> bytes:
         head, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         method, target, _ = head.split(" ")

@@ -39,7 +39,7 @@ class UnitSlice:
                 # ENODEV: it was removed between opening and reading.
                 if error.errno not in (errno.ENOENT, errno.ENODEV):
                     raise ServeError(f"{file} cannot be read: {error.strerror}") from None
-                if self._absent():
+                if self._is_absent():
                     return False
                 continue
             values = dict(row.split(" ", 1) for row in text.splitlines() if " " in row)
@@ -48,7 +48,7 @@ class UnitSlice:
             raise ServeError(f"{file} does not say whether it has processes: {line(repr(text), 80)}")
         raise ServeError(f"{file} is missing")
 
-    def _absent(self) -> bool:
+    def _is_absent(self) -> bool:
         """Return whether the folder is not there. Raises ServeError when that cannot be determined."""
         place = Path(self._root)
         try:
@@ -77,7 +77,10 @@ class UnitSlice:
         """Return its processes as words for a sentence: `4112 vllm (D), 4130 python3 (R)`."""
         pids = self.processes()
         more = f" and {len(pids) - SHOWN} more" if len(pids) > SHOWN else ""
-        return ", ".join(f"{pid} {_program(pid)}" for pid in pids[:SHOWN]) + more or "processes that are not listed"
+        return (
+            ", ".join(f"{pid} {_describe_process(pid)}" for pid in pids[:SHOWN]) + more
+            or "processes that are not listed"
+        )
 
     def kill(self) -> None:
         """Have the kernel send KILL to all its processes, those that are started meanwhile too. Raises OSError."""
@@ -96,7 +99,7 @@ def running_units(root: str = CGROUPS) -> list[str]:
     return found
 
 
-def _program(pid: int) -> str:
+def _describe_process(pid: int) -> str:
     """Return name and state of a process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -183,7 +183,7 @@ class StartChecks:
         self._check_driver(environment, driver)
         if not integrated:
             return  # a GPU with memory of its own, which the kernel does not count
-        memory = dict(re.findall(r"^(MemFree|MemAvailable): +(\d+) kB$", self._meminfo(), re.MULTILINE))
+        memory = dict(re.findall(r"^(MemFree|MemAvailable): +(\d+) kB$", self._read_meminfo(), re.MULTILINE))
         # CUDA counts cached files as used (reported), which memory-gate has dropped just before. The lower figure is
         # that without the cache that was filled since.
         if len(memory) < 2:
@@ -196,7 +196,7 @@ class StartChecks:
                 raise GateError(f"{what}; restart the node, or use --anyway")
             self.remarks.append(what)
 
-    def _meminfo(self) -> str:
+    def _read_meminfo(self) -> str:
         try:
             return Path(self.place("/proc/meminfo")).read_text(encoding="ascii", errors="replace")
         except OSError as error:
@@ -213,13 +213,15 @@ class StartChecks:
             shown = line(errors or driver or f"exit code {code}", 80)
             raise GateError(f"nvidia-smi shows no version of the driver: {shown}; restart the node")
         has = {"driver": driver, "cuda": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else ""}
-        if asked.get("NVIDIA_DISABLE_REQUIRE", "") not in ("1", "true") and not _satisfied(required, has):
+        if asked.get("NVIDIA_DISABLE_REQUIRE", "") not in ("1", "true") and not _is_requirement_satisfied(
+            required, has
+        ):
             shown = f"{driver} with CUDA {has['cuda']}" if cuda else driver
             raise GateError(
                 f"the image asks for {line(required, 100)} (NVIDIA_REQUIRE_CUDA), the node has driver {shown}; use an "
                 "image for this driver, or declare driver.version"
             )
-        if built and _parts(built)[:1] > _parts(driver)[:1]:
+        if built and _split_version(built)[:1] > _split_version(driver)[:1]:
             self.remarks.append(f"the image is built for driver {line(built, 20)}, the node has {driver}")
 
 
@@ -227,20 +229,21 @@ def _last_line(text: str, code: int) -> str:
     return line(text.splitlines()[-1], 80) if text else f"exit code {code}"
 
 
-def _satisfied(required: str, has: dict[str, str]) -> bool:
+def _is_requirement_satisfied(required: str, has: dict[str, str]) -> bool:
     """Return whether a requirement can hold: alternatives are divided by spaces, and conditions of one by commas, as
     the NVIDIA container toolkit reads them. A condition on something else (brand, arch) is taken to hold.
     """
     return not required.split() or any(
-        all(_holds(condition, has) for condition in alternative.split(",")) for alternative in required.split()
+        all(_condition_holds(condition, has) for condition in alternative.split(","))
+        for alternative in required.split()
     )
 
 
-def _holds(condition: str, has: dict[str, str]) -> bool:
+def _condition_holds(condition: str, has: dict[str, str]) -> bool:
     found = _CONDITION.fullmatch(condition)
     if not found or not has[found[1]]:
         return True
-    wanted, own = _parts(found[3]), _parts(has[found[1]])
+    wanted, own = _split_version(found[3]), _split_version(has[found[1]])
     own = own[: len(wanted)]  # 580 is all of 580.x
     return {
         ">=": own >= wanted,
@@ -251,5 +254,5 @@ def _holds(condition: str, has: dict[str, str]) -> bool:
     }[found[2]]
 
 
-def _parts(version: str) -> list[int]:
+def _split_version(version: str) -> list[int]:
     return [int(part) for part in version.split(".") if part.isdigit()]

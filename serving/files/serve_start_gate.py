@@ -191,7 +191,7 @@ class Gate:
             top, found = Path(self.place(folder)), dict[str, str]()
             for path in top.rglob("*"):
                 if path.is_symlink() or not path.is_dir():
-                    found[str(path.relative_to(top))] = _sha256(path)
+                    found[str(path.relative_to(top))] = _hash_file(path)
             differing = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
             if differing:
                 first = differing[0]
@@ -361,7 +361,7 @@ def load(path: str) -> dict[str, Any]:
     return found
 
 
-def _sha256(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     """Return the hash of a regular file; of anything else, and of one that cannot be read, a text that is none."""
     try:
         if stat.S_ISREG(os.lstat(path).st_mode):

@@ -101,9 +101,9 @@ class ServeTimes:
 
     @property
     def busy_interval(self) -> float:
-        """Return the seconds between two looks at the counters of a busy engine, which cost less than a completion.
+        """Return the seconds between two readings of the counters of a busy engine, which cost less than a completion.
 
-        An engine that gets stuck between two looks is found at the second one after it. So both together are not
+        An engine that gets stuck between two readings is found at the second one after it. So both together are not
         longer than what an idle unit waits, or a unit would be stuck for longer under load.
         """
         return min(self.probe_interval / 2, self.lease / 2)
@@ -437,13 +437,13 @@ def challenge() -> str:
 def seal(secret: bytes, direction: str, context: str, content: Mapping[str, Any]) -> bytes:
     """Return a message as the line that is sent: `direction` is question or answer, `context` what its MAC covers."""
     payload = json.dumps(content, separators=(",", ":"))
-    return f"{_mac(secret, direction, context, payload)} {payload}\n".encode()
+    return f"{_sign_message(secret, direction, context, payload)} {payload}\n".encode()
 
 
 def unseal(secret: bytes, direction: str, context: str, text: str) -> dict[str, Any]:
     """Return the content of a received line. Raises ServeError when its MAC is wrong; only then it is parsed."""
     mac, _, payload = text.partition(" ")
-    if not hmac.compare_digest(mac.encode(), _mac(secret, direction, context, payload).encode()):
+    if not hmac.compare_digest(mac.encode(), _sign_message(secret, direction, context, payload).encode()):
         raise ServeError("wrong authentication code")
     try:
         content = json.loads(payload)
@@ -454,7 +454,7 @@ def unseal(secret: bytes, direction: str, context: str, text: str) -> dict[str, 
     return content
 
 
-def _mac(secret: bytes, direction: str, context: str, payload: str) -> str:
+def _sign_message(secret: bytes, direction: str, context: str, payload: str) -> str:
     return hmac.new(secret, f"{direction}\n{context}\n{payload}".encode(), hashlib.sha256).hexdigest()
 
 

@@ -39,11 +39,11 @@ from switch.target_state import DeclaredTarget
 from switch.transaction import Check, Say, Step, Transaction, second_session
 
 LINK_SECONDS, LINK_POLL_SECONDS = 60.0, 1.0
-"""Seconds within which a leg comes up, and between two looks at it."""
+"""Limit in seconds for a leg to come up, and the interval at which its state is read."""
 LOST_SESSION_SECONDS = 600.0
 """Seconds within which RouterOS undoes the changes of a lost session."""
 SCHEDULE_SECONDS, SCHEDULE_POLL_SECONDS = 15.0, 0.5
-"""Seconds within which a schedule with an interval of one second has run, and between two looks at it."""
+"""Limit in seconds for a schedule with an interval of one second to run, and the interval at which it is read."""
 FUSE_SECONDS = 300.0
 """Seconds until the rollback timer acts: longer than a trial."""
 _SCRIPT = "sparkrack-accept"

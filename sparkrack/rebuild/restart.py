@@ -16,7 +16,7 @@ from sparkrack.rebuild.workloads import CONTAINERS, parse_workload, unit_blocker
 RESTART_SECONDS = 1800
 """Seconds that a node may take: a restart that brings new firmware may take a quarter of an hour."""
 POLL_SECONDS = 2.0
-"""Seconds between two looks at a node that is away."""
+"""Interval in seconds at which a node is asked that does not answer."""
 OWN_SECONDS = 600.0
 """Seconds within which the restart of this machine has ended this process."""
 UNIT_CHECKS = frozenset(

@@ -100,10 +100,10 @@ _TOKENS = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM]?)")
 _BYTES = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmMgG]?)")
 _SCALE = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20, "g": 10**9, "G": 2**30}
 _PORTS: Mapping[Engine, int] = {"sglang": 30000, "llama.cpp": 8080}
-"""Where an engine listens that is told nothing else; the others listen at 8000."""
+"""The default port of an engine; that of the others is 8000."""
 _STAND_IN = "registry.invalid/engine:1.0"
 _STAND_IN_FILE = "missing.gguf"
-"""The image and the file by which a recipe without them is checked, so that all of what is missing is said at once."""
+"""Image and file with which a recipe without them is checked, so that one run reports all that is missing."""
 
 
 @dataclass(frozen=True)

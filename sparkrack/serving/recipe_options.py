@@ -40,7 +40,7 @@ class RecipeOptions:
 
     `name`: of the unit. `family`: the engine. `share_is_chosen`: whether its share of the memory is not that of the
     recipe. `keys`: context, sequences, memory and kv as they are written. `served`: the model that the command
-    names. `computed`: what the engine is told to compute.
+    names. `computed`: what the engine computes by its options.
     """
 
     notes: RecipeNotes

@@ -134,7 +134,7 @@ def box(make_box: MakeBox) -> Box:
 @pytest.fixture
 def make_owner(make_box: MakeBox) -> MakePackageOwner:
     """Create a switch in factory state with an old release, and package files for it. It is away for as long as an
-    upgrade waits between two looks, which else would miss a restart.
+    upgrade waits between two requests, which else would miss a restart.
     """
 
     def make(edits: tuple[tuple[str, str], ...] = (), **emulator: Any) -> PackageOwner:

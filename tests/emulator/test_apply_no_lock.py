@@ -11,6 +11,7 @@ from tests.emulator import reference
 from tests.emulator.emulator_process import Crs812Process, stop_all
 from tests.emulator.switch_runs import Workdir
 from tests.unit.cli.runs import Ended, forked
+from tests.unit.model.serving_racks import ONE_UNIT
 
 UNREACHED = "spark1, which stores the lock of the rack, is unreachable: "
 SWITCH = ("--limit", "crs812")
@@ -89,19 +90,9 @@ def test_a_run_that_selects_a_node_never_goes_on_without_it(operator: Operator, 
     assert (operator.emulator.stats()["reads"], operator.emulator.writes()) == (reads, 0)
 
 
-UNITS = """
-images: [nvcr.io/nvidia/vllm:26.04-py3]
-models: {qwen: {source: Qwen/Small}}
-serving:
-  units:
-    one: {engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1, spark2],
-      parallel: {tensor: 2}, context: 65536, memory: 0.8}
-"""
-
-
 def test_below_units_of_which_nothing_is_known_a_run_is_refused_and_names_the_option(operator: Operator) -> None:
     rack = operator.folder / "rack.yaml"
-    rack.write_text(rack.read_text() + UNITS)
+    rack.write_text(rack.read_text() + ONE_UNIT)
     for verb, words in (("plan", ()), ("apply", ("-y", "--no-lock"))):
         ended = operator.sparkrack(verb, *words, *SWITCH)
         assert ended.code == 1, ended.text

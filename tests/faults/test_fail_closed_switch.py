@@ -60,21 +60,21 @@ MAY_BE_SPARSE = frozenset(
     }
 )
 """Settings: RouterOS leaves a field out that has no value. What is declared is set, which does no harm twice."""
-ONLY_TOLD = frozenset({"/safe-mode", "/system/routerboard", "/user/active", "/ip/arp", "/interface/bridge/host"})
-"""What only serves to say more (whom a change disturbs), or is compared with a serial number if one is declared."""
+ONLY_REPORTED = frozenset({"/safe-mode", "/system/routerboard", "/user/active", "/ip/arp", "/interface/bridge/host"})
+"""Menus that only add to a message (whom a change disturbs), or that are compared with a declared serial number."""
 
 
 @dataclass
-class Told:
-    """How one menu is answered, and every sentence that the switch was sent."""
+class SwitchAnswers:
+    """The answer to one menu, and every sentence that was sent to the switch."""
 
     path: str = ""
     fault: str = ""
     armed: bool = False
     sent: list[str] = field(default_factory=list)
 
-    def __copy__(self) -> Told:
-        """pyinfra hands out copies of host data; what is noted must be noted here."""
+    def __copy__(self) -> SwitchAnswers:
+        """pyinfra copies host data; the sentences must be recorded in this object."""
         return self
 
 
@@ -119,7 +119,7 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make_rack(tmp_path_factory.mktemp("rack"), **EVERY_KEY)
 
 
-def planned(rack: Any, reported: Told) -> Plan:
+def planned(rack: Any, reported: SwitchAnswers) -> Plan:
     found, switch = rack
     name, data = f"@routeros/{switch.name}", {"rack": found, "switch": switch, "reported": reported}
     made = Inventory(([(name, data)], {}), switches=([name], {}))  # type: ignore[no-untyped-call]
@@ -141,13 +141,13 @@ def planned(rack: Any, reported: Told) -> Plan:
 def harmless(path: str, fault: str) -> bool:
     if fault == "empty":
         return path in MAY_BE_EMPTY
-    return fault == "another row" and path in MAY_BE_SPARSE | ONLY_TOLD
+    return fault == "another row" and path in MAY_BE_SPARSE | ONLY_REPORTED
 
 
 @pytest.fixture(scope="module")
 def menus(rack: Any) -> list[str]:
     """What a plan reads of a sound switch, which has something to change."""
-    reported = Told()
+    reported = SwitchAnswers()
     assert planned(rack, reported).code == 2
     return [path.removesuffix("/print") for path in dict.fromkeys(reported.sent)]
 
@@ -156,7 +156,7 @@ def menus(rack: Any) -> list[str]:
 def test_a_bad_answer(fault: str, rack: Any, menus: list[str]) -> None:
     assert len(menus) > 25
     for path in menus:
-        plan = planned(rack, Told(path, fault))
+        plan = planned(rack, SwitchAnswers(path, fault))
         if harmless(path, fault):
             assert plan.code == 2, f"{path}: {fault} is no longer believed"
         else:
@@ -166,11 +166,11 @@ def test_a_bad_answer(fault: str, rack: Any, menus: list[str]) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_safe_mode_is_unknown_beside_an_armed_rollback_timer(fault: str, rack: Any) -> None:
-    assert planned(rack, Told(armed=True)).code == 2, "the sound switch"
-    plan = planned(rack, Told("/safe-mode", fault, armed=True))
+    assert planned(rack, SwitchAnswers(armed=True)).code == 2, "the sound switch"
+    plan = planned(rack, SwitchAnswers("/safe-mode", fault, armed=True))
     assert plan.code == 1
     assert list(plan.hosts[0].events(EventKind.UNKNOWN))
 
 
 def test_every_menu_that_is_named_is_read(menus: list[str]) -> None:
-    assert set(menus) >= MAY_BE_EMPTY | MAY_BE_SPARSE | ONLY_TOLD
+    assert set(menus) >= MAY_BE_EMPTY | MAY_BE_SPARSE | ONLY_REPORTED

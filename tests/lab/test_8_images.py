@@ -11,14 +11,13 @@ import pytest
 
 from roles.images import scripts
 from tests.lab.conftest import NODES
-from tests.lab.virtual import VirtualRack
+from tests.lab.virtual import HALVES, VirtualRack
 
 pytestmark = pytest.mark.soak(turn=2)
 
 BASE, UPPER = 12 << 20, 4 << 20
 """Bytes of the layer that each node has, and of the one that is missing: a virtual node encrypts some MB a second."""
 SHARED, NEW = "layers/base:1", "layers/new:1"
-HALVES = "enp1s0f1np1 enP2p1s0f1np1"
 ARCHIVES = scripts.ARCHIVES
 BUILD = f"""
 set -eu
@@ -75,13 +74,8 @@ def layers(rack: VirtualRack, node: str) -> str:
 
 def test_only_the_missing_layer_travels_along_a_chain(rack: VirtualRack, declared: Path) -> None:
     before = {node: received_bytes(rack, node) for node in NODES}
-    for node in ("spark1", "spark2"):  # or the copy to spark2 could end before the one to spark3 begins
-        rack.ssh(node, f"for half in {HALVES}; do tc qdisc add dev $half root netem rate 20mbit; done")
-    try:
+    with rack.slow_fabric("spark1", "spark2"):  # or the copy to spark2 could end before the one to spark3 begins
         reported = deploy(rack, declared)
-    finally:
-        for node in ("spark1", "spark2"):
-            rack.ssh(node, f"for half in {HALVES}; do tc qdisc del dev $half root; done")
     routes = re.findall(rf"{NEW}: from (spark\d) \(fabric\)", reported)
     # Hosts begin in any order: the first takes it from the node that has it, the other from the first.
     assert sorted(routes) in (["spark1", "spark2"], ["spark1", "spark3"]), reported
@@ -102,13 +96,8 @@ def test_a_transfer_that_is_killed_continues_from_its_last_byte(rack: VirtualRac
     kill = f"for _ in $(seq 2000); do [ {size} -gt 1500000 ] && break; sleep 0.1; done; echo {size} > /run/lab-killed"
     kill += "; systemctl kill -s KILL 'sparkrack-image-*'"
     rack.ssh("spark3", f"systemd-run --quiet --collect --unit=lab-kill sh -c {quote(kill)}")
-    for node in ("spark1", "spark2"):
-        rack.ssh(node, f"for half in {HALVES}; do tc qdisc add dev $half root netem rate 20mbit; done")
-    try:
+    with rack.slow_fabric("spark1", "spark2"):
         reported = deploy(rack, declared)
-    finally:
-        for node in ("spark1", "spark2"):
-            rack.ssh(node, f"for half in {HALVES}; do tc qdisc del dev $half root; done")
     assert "could not give it: it was ended from outside" in reported, reported
     killed = int(rack.ssh("spark3", "cat /run/lab-killed"))
     rest = copied_bytes(rack, "spark3")

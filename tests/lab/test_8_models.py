@@ -23,7 +23,6 @@ FILES, SIZE = 12, 2 << 20
 NAME = "small"
 STORE = f"/srv/models/{NAME}"
 KILLED = str(Path(__file__).with_name("kill_after.py"))
-HALVES = "enp1s0f1np1 enP2p1s0f1np1"
 BIG = "model-00007-of-00012.safetensors"
 
 
@@ -124,11 +123,8 @@ def test_a_transfer_that_is_killed_continues(rack: VirtualRack, declared: Path) 
     )
     kill = "sleep 0.1; done; systemctl kill -s KILL 'sparkrack-model-*'"
     rack.ssh("spark3", f"systemd-run --quiet --collect --unit=lab-kill sh -c {quote(some + kill)}")
-    for node in ("spark1", "spark2"):  # or the copy could end before the kill
-        rack.ssh(node, f"for half in {HALVES}; do tc qdisc add dev $half root netem rate 20mbit; done")
-    reported = deploy(rack, declared, check=False)
-    for node in ("spark1", "spark2"):
-        rack.ssh(node, f"for half in {HALVES}; do tc qdisc del dev $half root; done")
+    with rack.slow_fabric("spark1", "spark2"):  # or the copy could end before the kill
+        reported = deploy(rack, declared, check=False)
     assert "could not give it: it was ended from outside" in reported, reported
     deploy(rack, declared)
     assert all_have(rack, declared)

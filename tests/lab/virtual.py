@@ -7,7 +7,8 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,8 @@ REPOSITORY = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
 
 
+HALVES = "enp1s0f1np1 enP2p1s0f1np1"
+"""The interfaces of one port of a node."""
 ALONE = "from importlib import import_module\n\nfrom pyinfra.context import host\n\n"
 LINES = {
     "switch": 'if "switches" in host.groups: '
@@ -97,6 +100,18 @@ class VirtualRack:
         """Return the output of a script on a node, run as root."""
         login = self.inner.logins.ssh(node)
         return self.run(*self.inner.entering(), *login, "sudo", "sh", "-c", shlex.quote(script), check=check).stdout
+
+    @contextmanager
+    def slow_fabric(self, *nodes: str) -> Iterator[None]:
+        """Limit what these nodes send over both halves of their port to 20 Mbit/s."""
+        change = f"for half in {HALVES}; do tc qdisc {{}} dev $half root {{}}; done"
+        for node in nodes:
+            self.ssh(node, change.format("add", "netem rate 20mbit"))
+        try:
+            yield
+        finally:
+            for node in nodes:
+                self.ssh(node, change.format("del", ""))
 
     def etc(self) -> dict[str, str]:
         """A hash of all of /etc, names, modes and content, of each node."""

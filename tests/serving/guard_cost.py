@@ -3,8 +3,8 @@
     python -m tests.serving.guard_cost                     the stand-in for the engine: about 8 minutes (root)
     python -m tests.serving.guard_cost --engine vllm       vLLM itself on CPUs
 
-Two nodes in network namespaces, with the times that a unit has by default, and RDMA counters to be read. Idle: nobody
-but the coordinator asks the engine. Busy: a client asks it five times a second. The table goes to standard output, for
+Two nodes in network namespaces, with the times that a unit has by default, and RDMA counters to be read. Idle: only
+the coordinator asks the engine. Busy: a client asks it five times a second. The table goes to standard output, for
 docs/reference/serving.md.
 """
 

@@ -39,7 +39,7 @@ RAY_TOKEN = "4c" * 32
 COORDINATOR_PORT, API_PORT = 29400, 8000
 RDMA_DEVICE = "rocep1s0f1"
 QUESTION_EVERY = 0.2
-"""Seconds between two looks that start processes: more of them would take the machine from what they look at."""
+"""Interval in seconds of checks that start processes: more checks would slow down what they check."""
 
 
 class ServingNode:

@@ -53,7 +53,7 @@ class LoneAgent:
     def run(self, generation: int, verdict: tuple[int, bool, str] | None) -> list[str]:
         """Return what systemctl was asked for after the order to run, with this verdict of the gate."""
         self.agent._verdict = verdict
-        self.agent._obey("run", generation)
+        self.agent._obey_order("run", generation)
         if self.agent._start and (process := self.agent._start._process):
             process.wait(60)
         return self.calls.read_text().splitlines()
@@ -200,21 +200,21 @@ def test_a_rank_that_ends_at_its_start_reports_what_docker_printed(
     lone.agent.record.running, lone.agent.record.started = True, 1700000000.5
     detail = "exit code 125, result exit-code"
     lone.agent._service = serve_agent.ServiceState(active, detail, "abc", ended, "125")
-    assert lone.agent._report()["detail"] == f"{beginning}{detail}: {NO_GPU}"
+    assert lone.agent._make_report()["detail"] == f"{beginning}{detail}: {NO_GPU}"
 
 
 def test_a_rank_whose_log_cannot_be_read_reports_its_exit_code(lone: LoneAgent) -> None:
     lone.journal.write_text("exit 1")
     lone.agent.record.running = True
     lone.agent._service = serve_agent.ServiceState("failed", "exit code 1, result exit-code", "abc", True, "1")
-    assert lone.agent._report()["detail"] == "exit code 1, result exit-code"
+    assert lone.agent._make_report()["detail"] == "exit code 1, result exit-code"
 
 
 def test_a_rank_that_was_asked_to_stop_reports_nothing_of_its_log(lone: LoneAgent) -> None:
     lone.journal.write_text(f"echo '{FAILED}'")
     lone.agent.record.running, lone.agent._ended = True, True
     lone.agent._service = serve_agent.ServiceState("deactivating", "exit code 0", "abc", True, "0")
-    assert lone.agent._report()["detail"] == ""
+    assert lone.agent._make_report()["detail"] == ""
 
 
 @pytest.mark.parametrize(("anyway", "words"), [(False, ""), (True, "--anyway")])
@@ -222,7 +222,7 @@ def test_the_gate_is_asked_as_the_operator_desired(lone: LoneAgent, tmp_path: Pa
     gate = tmp_path / "gate"
     gate.write_text('echo "n1: ready; it says $*"')
     lone.agent.unit = replace(lone.agent.unit, gate=("sh", str(gate)))
-    lone.agent._obey("gate", 3, anyway=anyway)
+    lone.agent._obey_order("gate", 3, anyway=anyway)
     assert lone.agent._gate
     assert lone.agent._gate[1]._process
     lone.agent._gate[1]._process.wait(60)
@@ -235,7 +235,7 @@ def test_a_gate_that_passed_without_a_remark_has_none(lone: LoneAgent, tmp_path:
     gate = tmp_path / "gate"
     gate.write_text('echo "n1: ready"')
     lone.agent.unit = replace(lone.agent.unit, gate=("sh", str(gate)))
-    lone.agent._obey("gate", 3)
+    lone.agent._obey_order("gate", 3)
     assert lone.agent._gate
     assert lone.agent._gate[1]._process
     lone.agent._gate[1]._process.wait(60)
@@ -308,7 +308,7 @@ def test_the_service_is_as_systemd_shows_it(lone: LoneAgent) -> None:
     for pid, over in (("0", True), ("17", False)):
         answers(lone, SHOWN.format(pid))
         expected = serve_agent.ServiceState("failed", "exit code 125, result exit-code", "abc", over, "125")
-        assert lone.agent._look() == expected
+        assert lone.agent._read_service() == expected
     asked = "show --property=ActiveState,Result,ExecMainStatus,InvocationID,MainPID sparkrack-serve-qwen.service"
     assert lone.calls.read_text().splitlines() == [asked, asked]
 
@@ -322,7 +322,7 @@ def test_the_service_is_as_systemd_shows_it(lone: LoneAgent) -> None:
 )
 def test_a_service_of_which_systemd_does_not_tell_is_unknown(lone: LoneAgent, script: str, detail: str) -> None:
     answers(lone, script)
-    found = lone.agent._look()
+    found = lone.agent._read_service()
     assert (found.active, found.ended) == ("unknown", False)
     assert found.detail.startswith(detail)
     assert len(found.detail) <= len("systemctl does not answer: ") + 120
@@ -344,7 +344,7 @@ def test_a_machine_that_shuts_down_or_may_do_so_is_leaving(
 ) -> None:
     answers(lone, script)
     lone.agent._service = serve_agent.ServiceState(active)
-    assert lone.agent._leaving() is leaving
+    assert lone.agent._machine_shuts_down() is leaving
     assert lone.calls.read_text() == ("show --property=SystemState\n" if active != "active" else "")
 
 
@@ -380,7 +380,7 @@ def test_the_state_of_a_rank_follows_from_its_service_and_what_runs(
     agent._service = serve_agent.ServiceState(active)
     for name, value in more.items():
         setattr(agent.record if name == "running" else agent, name, value)
-    assert agent._state() == state
+    assert agent._rank_state() == state
 
 
 # What is reported
@@ -393,7 +393,7 @@ def test_a_report_has_what_the_coordinator_judges_by(lone: LoneAgent) -> None:
     agent.record = serve_agent.RankRecord("boot1", 5, running=True, invocation="abc", clean=False, kernel="Xid")
     agent._service = serve_agent.ServiceState("active", "exit code 0", "abc")
     agent._hang, agent._network, agent._verdict = "spins", "IB", (5, True, "x")
-    assert agent._report() == {
+    assert agent._make_report() == {
         "kind": "report",
         "rank": 1,
         "state": "running",
@@ -412,23 +412,23 @@ def test_a_report_has_what_the_coordinator_judges_by(lone: LoneAgent) -> None:
         "phases": {},
     }
     agent._service = serve_agent.ServiceState("active", "", "of another start")
-    assert agent._report()["generation"] is None
+    assert agent._make_report()["generation"] is None
     (lone.folder / "fabric").write_text("NCCL_IB_HCA=a\n")
     agent._rdma = str(lone.folder / "fabric"), str(lone.folder)
-    assert agent._report()["rdma"] == {"a": None}
+    assert agent._make_report()["rdma"] == {"a": None}
     agent.unit = replace(agent.unit, rdma="ignored")
-    assert agent._report()["rdma"] == {}
+    assert agent._make_report()["rdma"] == {}
 
 
 def test_the_first_invocation_of_a_start_is_its_own(lone: LoneAgent) -> None:
     agent = lone.agent
     agent._service = serve_agent.ServiceState("active", "", "abc")
-    assert agent._report()["generation"] is None, "it did not start it"
+    assert agent._make_report()["generation"] is None, "it did not start it"
     agent.record = serve_agent.RankRecord("boot1", 5, running=True)
     agent._stop = TASK
-    assert agent._report()["generation"] is None, "it stops it"
+    assert agent._make_report()["generation"] is None, "it stops it"
     agent._stop = None
-    assert agent._report()["generation"] == 5
+    assert agent._make_report()["generation"] == 5
     assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["invocation"] == "abc"
 
 
@@ -437,7 +437,7 @@ def test_a_service_that_is_stopped_by_another_hand_is_reported(lone: LoneAgent) 
     lone.agent.record.running = True
     lone.agent._service = serve_agent.ServiceState("deactivating", "exit code 0, result success", "abc")
     detail = "sparkrack-serve-qwen.service is being stopped on the node, not by its agent"
-    assert lone.agent._report()["detail"] == detail
+    assert lone.agent._make_report()["detail"] == detail
 
 
 # What is done
@@ -452,7 +452,7 @@ def test_an_order_to_run_of_an_earlier_or_the_own_generation_starts_nothing(lone
 def test_nothing_is_started_while_the_service_is_unknown(lone: LoneAgent) -> None:
     lone.agent._service = serve_agent.ServiceState("unknown")
     assert lone.run(5, (5, True, "")) == []
-    lone.agent._obey("gate", 5)
+    lone.agent._obey_order("gate", 5)
     assert lone.agent._gate is None
 
 
@@ -466,8 +466,8 @@ def test_what_a_gate_has_left_goes_when_the_unit_has_loaded_or_is_stopped(
     answers = [{"order": "run", "generation": 5}, {"order": "run", "generation": 5, **answer}]
     monkeypatch.setattr(serve_agent, "ask", lambda *_: answers.pop(0))
     for expected in (True, False):
-        order, generation, *_ = lone.agent._ask(1.0)
-        lone.agent._obey(order, generation)
+        order, generation, *_ = lone.agent._send_question(1.0)
+        lone.agent._obey_order(order, generation)
         assert loading.exists() == expected
 
 
@@ -484,9 +484,9 @@ def test_the_other_units_of_a_node_are_those_whose_slices_have_processes(tmp_pat
 def test_a_rank_that_is_wanted_leaves_a_mark_until_it_is_stopped(lone: LoneAgent) -> None:
     wanted = lone.folder / "wanted"
     lone.agent._wanted = wanted
-    lone.agent._obey("run", 0)
+    lone.agent._obey_order("run", 0)
     assert wanted.exists()
-    lone.agent._obey("stop", 0)
+    lone.agent._obey_order("stop", 0)
     assert not wanted.exists()
     lone.agent._wanted = lone.folder / "absent/wanted"
     assert lone.run(5, (5, True, "")) == []
@@ -517,19 +517,19 @@ def test_a_gate_runs_once_for_each_generation_and_not_beside_that_of_another(lon
     agent = lone.agent
     agent.unit = replace(agent.unit, gate=("sleep", "600"))
     agent._detail, agent._hang, agent.record.kernel = "x", "spins", "Xid"
-    agent._obey("gate", 3)
+    agent._obey_order("gate", 3)
     first = agent._gate
     assert first
     assert (agent._detail, agent._hang, agent.record.kernel) == ("", "", "")
-    agent._obey("gate", 3)
+    agent._obey_order("gate", 3)
     assert agent._gate is first
-    agent._obey("gate", 4)
+    agent._obey_order("gate", 4)
     assert ended_by(first[1]) == -9
     assert agent._gate
     assert agent._gate[0] == 4
     agent._gate[1].kill()
     agent._gate, agent._verdict = None, (4, False, "no")
-    agent._obey("gate", 4)
+    agent._obey_order("gate", 4)
     assert agent._gate is None
     assert agent._verdict == (4, False, "no")
 
@@ -538,7 +538,7 @@ def test_an_order_to_stop_ends_the_gate_and_its_verdict(lone: LoneAgent) -> None
     agent = lone.agent
     agent._gate, agent._verdict = (3, serve_agent.ServeTask(["sleep", "600"], 600)), (3, True, "")
     gate = agent._gate[1]
-    agent._obey("stop", 3)
+    agent._obey_order("stop", 3)
     assert ended_by(gate) == -9
     assert [agent._gate, agent._verdict, agent._stop] == [None] * 3
 
@@ -549,7 +549,7 @@ def test_an_order_to_stop_ends_the_command_that_starts_the_service_and_is_given_
     agent = lone.agent
     start = agent._start = serve_agent.ServeTask(["sleep", "600"], 600)
     for _ in range(2):
-        agent._obey("stop", 3)
+        agent._obey_order("stop", 3)
     assert ended_by(start) == -9
     assert agent._start is None
     assert agent._stop
@@ -608,7 +608,7 @@ def test_a_rank_that_is_empty_is_stopped_and_the_kernel_is_asked_why(tmp_path: P
         'case "$*" in "--dmesg --output=cat --no-pager --since=@12") echo "NVRM: Xid (PCI:1): 79, x" ;; esac\n'
     )
     lone.agent.record = serve_agent.RankRecord("boot1", 5, running=True, invocation="abc", started=12.5)
-    lone.agent._obey("stop", 5)
+    lone.agent._obey_order("stop", 5)
     saved = json.loads((tmp_path / "state/qwen.rank.json").read_text())
     assert (saved["running"], saved["invocation"], saved["generation"]) == (False, "", 5)
     assert saved["kernel"] == "the kernel logged: NVRM: Xid (PCI:1): 79, x"
@@ -659,7 +659,7 @@ def test_an_answer_without_a_valid_order_is_not_obeyed(
 ) -> None:
     monkeypatch.setattr(serve_agent, "ask", lambda *_: answer)
     with pytest.raises(serve_unit.ServeError, match="the answer has no valid order"):
-        lone.agent._ask(1.0)
+        lone.agent._send_question(1.0)
 
 
 def test_an_order_has_its_generation_and_what_else_is_desired(lone: LoneAgent, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -674,14 +674,14 @@ def test_an_order_has_its_generation_and_what_else_is_desired(lone: LoneAgent, m
     lone.journal.write_text("echo 'x NCCL INFO Using network IB'")
     lone.agent._service = serve_agent.ServiceState("active", "", "abc")
     lone.agent.record.invocation = "abc"
-    assert lone.agent._ask(1.5) == ("stop", 7, False, False)
+    assert lone.agent._send_question(1.5) == ("stop", 7, False, False)
     assert (asked[0][3:], asked[0][2]["state"]) == ((1.5, "10.0.0.2"), "running")
     assert lone.agent._network == "", "it was not asked for"
     given |= {"hang": True, "anyway": True, "witness": True}
-    assert lone.agent._ask(1.5) == ("stop", 7, True, True)
+    assert lone.agent._send_question(1.5) == ("stop", 7, True, True)
     assert lone.agent._network == "IB"
     given |= {"hang": 1, "anyway": "yes"}
-    assert lone.agent._ask(1.5) == ("stop", 7, False, False)
+    assert lone.agent._send_question(1.5) == ("stop", 7, False, False)
 
 
 def test_systemd_hears_that_an_agent_goes_on_before_the_slow_search_of_a_log(
@@ -701,7 +701,7 @@ def test_systemd_hears_that_an_agent_goes_on_before_the_slow_search_of_a_log(
             return {"order": "run", "generation": 1, "witness": True}
 
         monkeypatch.setattr(serve_agent, "ask", ask)
-        lone.agent._ask(1.0)
+        lone.agent._send_question(1.0)
         assert systemd.recv(100) == b"WATCHDOG=1"
 
 
@@ -769,7 +769,7 @@ def round_of(
 
     clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, time=time.time)
     monkeypatch.setattr(serve_agent, "time", clock)
-    monkeypatch.setattr(lone.agent, "_ask", ask)
+    monkeypatch.setattr(lone.agent, "_send_question", ask)
     answers(lone, SHOWN.format("17"))
     lone.agent._heard, lone.agent._lost = now - heard_ago, lost
     with pytest.raises(OneRoundError):
@@ -811,7 +811,7 @@ def test_an_answer_counts_from_its_question_and_is_obeyed(
     lone: LoneAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     obeyed: list[Any] = []
-    monkeypatch.setattr(lone.agent, "_obey", lambda *words, **more: obeyed.append((words, more)))
+    monkeypatch.setattr(lone.agent, "_obey_order", lambda *words, **more: obeyed.append((words, more)))
     round_of(lone, monkeypatch, ("stop", 7, True, False), 20.0, lost=True)
     assert obeyed == [(("stop", 7), {"hang": True, "anyway": False})]
     assert lone.agent._heard == vars(serve_agent)["time"].monotonic()

@@ -219,11 +219,11 @@ def test_the_stand_in_counts_as_the_source_of_the_engine_does(
     engine = probed(kind, stepped=True)
     engine.up()
     engine.fault(fault)
-    before = dict(engine.prober._progress())
+    before = dict(engine.prober._read_progress())
     after: dict[str, float] = {}
 
     def moved() -> bool:
-        after.update(engine.prober._progress())
+        after.update(engine.prober._read_progress())
         return all(after[f"{kind}:{name}"] > before[f"{kind}:{name}"] for name in rising)
 
     engine.wait(moved, "all of them rise")

@@ -80,7 +80,7 @@ class LoneCoordinator:
             self.thread.join(60)
 
     def handle(self, **content: Any) -> Any:
-        return self.server._handle({"unit": "qwen", "nonce": "n", **content}, SKEW)
+        return self.server._handle_message({"unit": "qwen", "nonce": "n", **content}, SKEW)
 
 
 @pytest.fixture
@@ -234,13 +234,13 @@ def test_a_refusal_is_logged_once_a_minute_for_each_reason(
         *(("127.0.0.1", "a"), ("127.0.0.1", "a"), ("127.0.0.2", "a"), ("127.0.0.1", "b")),
         *(("10.0.0.8", "s"), ("10.0.0.9", "s")),
     ):
-        coordinator.server._refuse(address, reason)
+        coordinator.server._log_refusal(address, reason)
     assert capsys.readouterr().out.splitlines() == [
         f"a connection from {address} is refused: {reason}"
         for address, reason in (("127.0.0.1", "a"), ("127.0.0.2", "a"), ("127.0.0.1", "b"), ("10.0.0.8", "s"))
     ]
     for clock[0] in (1059.0, 1060.0):
-        coordinator.server._refuse("127.0.0.1", "a")
+        coordinator.server._log_refusal("127.0.0.1", "a")
     assert capsys.readouterr().out.count("\n") == 1
 
 
@@ -321,9 +321,9 @@ def test_nothing_is_asked_of_a_unit_that_does_not_run_or_before_it_is_due(
     unit = SteppedUnit(tmp_path)
     probes = prober(unit)
     done: list[str] = []
-    for name in ("_prove_start", "_drain", "_judge", "_ask"):
+    for name in ("_prove_start", "_count_open_requests", "_judge_failure", "_send_question"):
         monkeypatch.setattr(probes, name, lambda *_, name=name: done.append(name))
-    monkeypatch.setattr(probes, "_progress", dict)
+    monkeypatch.setattr(probes, "_read_progress", dict)
     probes.step()
     assert done == []
     assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
@@ -341,7 +341,7 @@ def test_nothing_is_asked_of_a_unit_that_does_not_run_or_before_it_is_due(
     probes.step()
     probes._failed = "x"
     probes.step()
-    assert done == ["_prove_start", "_ask", "_judge"]
+    assert done == ["_prove_start", "_send_question", "_judge_failure"]
 
 
 @pytest.fixture
@@ -366,7 +366,7 @@ def completing(
         return 0
 
     monkeypatch.setattr(serve_probe, "prove", prove)
-    monkeypatch.setattr(probes, "_progress", lambda: dict(progress))
+    monkeypatch.setattr(probes, "_read_progress", lambda: dict(progress))
     return probes
 
 
@@ -393,7 +393,7 @@ def test_what_a_completion_shows_of_a_unit_that_serves(
     begun = proven.clock
     probes = completing(proven, monkeypatch, fault, {"a": 5.0})
     proven.lifecycle.probe_fault = "of before"
-    probes._ask(1, 60.0)
+    probes._send_question(1, 60.0)
     assert (probes._due - begun, proven.lifecycle.misses) == (due, misses)
     assert (proven.lifecycle.probe_fault, probes._failed) == (fault_said, failed)
     if isinstance(fault, serve_probe.BusyError):
@@ -409,10 +409,10 @@ def test_what_moved_since_the_first_miss_is_progress_at_the_second(
     proven.lifecycle.missed(1, "no answer", proven.clock)
     probes = completing(proven, monkeypatch, serve_unit.ServeError("no answer"), {"a": 5.0})
     probes._seen = {"a": 4.0}
-    probes._ask(1, 60.0)
+    probes._send_question(1, 60.0)
     assert probes._seen == {"a": 4.0}
     probes._seen = {}
-    probes._ask(1, 60.0)
+    probes._send_question(1, 60.0)
     assert probes._seen == {"a": 5.0}
 
 
@@ -425,7 +425,7 @@ def test_a_completion_that_failed_is_a_miss_unless_a_counter_rose(
 ) -> None:
     probes = completing(proven, monkeypatch, None, {COUNTER: 5.0 + rises})
     probes._seen, probes._failed = {COUNTER: 5.0}, "no answer"
-    probes._judge(1)
+    probes._judge_failure(1)
     assert (probes._due - proven.clock, probes._failed) == (due, "")
     assert (proven.lifecycle.misses, proven.record.state) == (misses, state)
     assert probes._seen == {COUNTER: 5.0 + rises}
@@ -441,10 +441,10 @@ def test_a_unit_whose_counters_rise_is_not_asked_for_a_completion(
 ) -> None:
     probes = completing(proven, monkeypatch, None, {COUNTER: 5.0 + rises})
     done: list[Any] = []
-    monkeypatch.setattr(probes, "_ask", lambda *words: done.append(words))
+    monkeypatch.setattr(probes, "_send_question", lambda *words: done.append(words))
     probes._seen = {COUNTER: 5.0}
     proven.lifecycle.misses = misses
-    monkeypatch.setattr(probes, "_progress", lambda: {COUNTER: 5.0 + rises, "other": 1.0})
+    monkeypatch.setattr(probes, "_read_progress", lambda: {COUNTER: 5.0 + rises, "other": 1.0})
     probes.step()
     assert done == ([(1, 60.0)] if asked else [])
     kept = {COUNTER: 5.0} if misses else {COUNTER: 5.0 + rises, "other": 1.0}

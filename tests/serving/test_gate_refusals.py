@@ -210,7 +210,7 @@ def _refusing_peer(stage: Stage) -> dict[str, Any]:
     half = {"half": "enp9", "peer": "spark1", "address": "127.0.0.2", "peer_address": "127.0.0.1"}
     peer = serve_rdma_check.RdmaProof(("spark2", "qwen"), wanted, str, set)
     words = half, SECRET.encode(), "done", time.monotonic() + 60, {"refusal": "spark2: no link; look at its cable"}
-    telling = threading.Thread(target=peer._ask, args=words)
+    telling = threading.Thread(target=peer._ask_peer, args=words)
     telling.start()
     stage.stack.callback(telling.join)
     receives = {"peer": "spark2", "half": "enp1s0f1np1", "device": "x", "address": "127.0.0.1", "port": 18608}

@@ -148,7 +148,7 @@ def test_a_rank_without_nccl_or_with_a_process_that_has_ended_is_not_a_fault(lib
     ended.wait()
     for pids, libraries in (([os.getpid()], []), ([ended.pid, spinning], [str(library)])):
         found = serve_hang.HangEvidence(lambda pids=pids: pids, 0.0)  # type: ignore[misc]
-        found._nccl()
+        found._read_nccl()
         assert [one["path"] for one in found._found["nccl"]] == libraries
 
 
@@ -231,11 +231,11 @@ def test_a_rank_of_many_processes_shows_the_first_16(tmp_path: Path, monkeypatch
 
 
 def test_a_thread_that_has_ended_is_not_shown(spinning: int) -> None:
-    assert serve_hang._thread(spinning, 1 << 30) is None
+    assert serve_hang._read_thread(spinning, 1 << 30) is None
 
 
 def test_a_thread_that_waits_is_shown_only_if_it_is_the_first(spinning: int) -> None:
-    own = serve_hang._thread(spinning, spinning)
+    own = serve_hang._read_thread(spinning, spinning)
     assert own
     assert (own["tid"], own["name"]) == (spinning, Path(f"/proc/{spinning}/comm").read_text().strip())
     waiting = serve_hang.HangEvidence(lambda: [os.getpid()], time.monotonic() + 0.3)
@@ -243,7 +243,7 @@ def test_a_thread_that_waits_is_shown_only_if_it_is_the_first(spinning: int) -> 
     thread = threading.Thread(target=released.wait)
     thread.start()
     try:
-        waiting._processes()
+        waiting._read_processes()
     finally:
         released.set()
         thread.join()
@@ -320,18 +320,18 @@ def test_a_rank_that_hangs_is_stopped_after_its_evidence_and_examined_once(
 ) -> None:
     nvidia_smi(tmp_path, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")
     agent = running.agent
-    agent._obey("stop", 5, hang=True)
+    agent._obey_order("stop", 5, hang=True)
     assert agent._evidence
-    agent._obey("stop", 5, hang=True)
+    agent._obey_order("stop", 5, hang=True)
     assert calls(running) == []
-    assert agent._report()["state"] == "running"
+    assert agent._make_report()["state"] == "running"
     assert finishes(agent, "_evidence")
     found = json.loads((tmp_path / "state/qwen.hang.json").read_text())
     assert (found["unit"], found["node"], found["generation"], found["boot"]) == ("qwen", "spark2", 5, "boot1")
     assert found["summary"] == "GPU 96 % at 20 W on spark2: it spins"
-    agent._obey("stop", 5, hang=True)
+    agent._obey_order("stop", 5, hang=True)
     assert calls(running) == [STOP]
-    assert agent._report()["hang"] == "GPU 96 % at 20 W on spark2: it spins"
+    assert agent._make_report()["hang"] == "GPU 96 % at 20 W on spark2: it spins"
     assert not agent._evidence
 
 
@@ -340,14 +340,14 @@ def test_evidence_that_does_not_end_delays_no_stop_beyond_its_limit(running: Lon
     agent._examined = 5
     agent._evidence = serve_agent.ServeTask(["sleep", "600"], 0.0)
     assert finishes(agent, "_evidence")
-    agent._obey("stop", 5, hang=True)
+    agent._obey_order("stop", 5, hang=True)
     assert calls(running) == [STOP]
 
 
 def test_a_lost_coordinator_ends_the_evidence(running: LoneAgent) -> None:
     agent = running.agent
     agent._evidence = serve_agent.ServeTask(["sleep", "600"], 600.0)
-    agent._end("no answer of the coordinator for 10 s")
+    agent._stop_rank("no answer of the coordinator for 10 s")
     assert calls(running) == [STOP]
     assert agent._evidence is None
 

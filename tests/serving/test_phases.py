@@ -183,12 +183,12 @@ def test_only_a_rank_that_runs_and_whose_start_is_known_is_read(lone: LoneAgent)
     agent = lone.agent
     agent.record = serve_agent.RankRecord("boot1", 5, running=True, started=BEGIN)
     agent._read_phases(loaded=False)
-    assert agent._report()["phases"] == {}, "its invocation is not known"
+    assert agent._make_report()["phases"] == {}, "its invocation is not known"
     agent.record.invocation = "abc"
     agent._read_phases(loaded=False)
-    assert agent._report()["phases"] == {"container": (BEGIN, BEGIN + 3)}
+    assert agent._make_report()["phases"] == {"container": (BEGIN, BEGIN + 3)}
     agent.record.generation = 6
-    assert agent._report()["phases"] == {}, "those of an earlier start"
+    assert agent._make_report()["phases"] == {}, "those of an earlier start"
 
 
 @pytest.fixture

@@ -287,7 +287,7 @@ def test_an_embedding_has_as_many_numbers_as_the_first_one_of_the_same_files(
 ) -> None:
     start.engine.answers["embedding"] = embeddings(*NEAR)
     prober = serving(start, "embedding", **record)
-    prober._ask(1, 60.0)
+    prober._send_question(1, 60.0)
     assert (prober.lifecycle.misses, prober.lifecycle.record.dimension) == (misses, kept)
     if misses:
         assert prober.lifecycle.last_probe == "the embeddings have 4 numbers, expected 8"
@@ -297,9 +297,9 @@ def test_an_embedding_has_as_many_numbers_as_the_first_one_of_the_same_files(
 def test_a_unit_that_pools_and_begins_to_answer_wrong_is_stuck_after_two_answers(start: Start, kind: str) -> None:  # noqa: F811
     start.engine.answers |= {"embedding": embeddings(*[NEAR[0]] * 3), "score": sglang_ranking(0.5, 0.5)}
     prober = serving(start, kind)
-    prober._ask(1, 60.0)
+    prober._send_question(1, 60.0)
     assert prober.lifecycle.record.state == "ready"
-    prober._ask(1, 60.0)
+    prober._send_question(1, 60.0)
     noun = {"embedding": "embeddings", "score": "rankings"}[kind]
     assert prober.lifecycle.record.state == "stuck"
     assert prober.lifecycle.record.reason.startswith(f"2 {noun} in a row failed and no counter rose: the ")
@@ -309,7 +309,7 @@ def test_a_unit_that_embeds_names_embeddings_where_nothing_was_proven(start: Sta
     start.engine.answers["embedding"] = (404, {"detail": "x"})
     prober = serving(start, "embedding")
     assert prober.lifecycle.last_probe == "no embedding was tried"
-    prober._ask(1, 60.0)
+    prober._send_question(1, 60.0)
     assert prober.lifecycle.probe_fault == 'no embedding can be asked for: HTTP status 404: {"detail": "x"}'
     assert prober.lifecycle.record.state == "ready", "a fault of the probe says nothing of an engine that serves"
     starting = serving(start, "embedding", state="starting").lifecycle

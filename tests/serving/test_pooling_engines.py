@@ -195,7 +195,7 @@ def test_a_unit_that_pools_is_ready_and_says_what_was_proven(pooling_rack: Servi
     "engine", [STAND_IN.name, pytest.param("vllm", marks=pytest.mark.soak(sampled=False))], indirect=True
 )
 def test_a_unit_whose_embeddings_are_all_alike_is_held(pooling_rack: ServingRack) -> None:
-    """As are those of the language model of the tests, when vLLM itself is told to pool with it."""
+    """So are those of the language model of the tests, when vLLM pools with it."""
     rack = pooling_rack
     (rack.nodes[0].folder / "faults/pooled").write_text("constant")
     rack.up(probe={"kind": "embedding"})

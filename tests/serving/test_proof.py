@@ -338,7 +338,7 @@ def test_a_gate_whose_peer_has_refused_says_the_reason_of_the_peer() -> None:
 
     def send() -> None:
         try:
-            proof._send(b"secret")
+            proof._send_flows(b"secret")
         except serve_gate_command.GateError as error:
             found.append(str(error))
 

@@ -164,7 +164,7 @@ def test_bytes_beside_another_unit_prove_nothing_without_the_word_of_nccl(networ
 @pytest.mark.parametrize("value", [None, "glm", [1], {"glm": 1}])
 def test_a_report_with_wrong_other_units_is_refused(value: object) -> None:
     with pytest.raises(serve_unit.ServeError, match="no valid beside"):
-        serve_lifecycle._names(value)
+        serve_lifecycle._check_unit_names(value)
 
 
 class StartOverRdma:

@@ -66,16 +66,16 @@ def test_an_engine_that_docker_left_is_ended_by_the_kernel_and_is_not_idle_befor
     tmp_path: Path, groups: Path, engine: subprocess.Popen[bytes]
 ) -> None:
     agent = after_its_service(tmp_path, groups, running=True, generation=5)
-    report = agent._report()
+    report = agent._make_report()
     assert report["state"] == "ended"
     assert report["detail"] == f"exit code 137, result timeout; left of the rank: {engine.pid} sleep (S)"
-    agent._obey("stop", 5)
+    agent._obey_order("stop", 5)
     assert agent.record.running, "it is not known to have ended"
     assert engine.wait(60) == -9
     assert reached(lambda: not agent._slice.populated())
-    assert agent._report()["state"] == "stopping", "it is not confirmed yet"
-    agent._obey("stop", 5)
-    assert (agent._report()["state"], agent.record.running) == ("idle", False)
+    assert agent._make_report()["state"] == "stopping", "it is not confirmed yet"
+    agent._obey_order("stop", 5)
+    assert (agent._make_report()["state"], agent.record.running) == ("idle", False)
 
 
 @ROOT
@@ -96,10 +96,10 @@ def test_a_rank_of_another_start_is_ended_by_the_kernel_once_it_was_ordered_to_s
 ) -> None:
     agent = after_its_service(tmp_path, groups)
     agent._service = serve_agent.ServiceState("active")
-    agent._obey("stop", 5)
+    agent._obey_order("stop", 5)
     assert finishes(agent, "_stop")
     agent._service = serve_agent.ServiceState("failed")
-    agent._obey("stop", 5)
+    agent._obey_order("stop", 5)
     assert engine.wait(60) == -9
 
 
@@ -108,15 +108,15 @@ def test_a_process_that_its_agent_did_not_start_is_named_and_runs_on(
     tmp_path: Path, groups: Path, engine: subprocess.Popen[bytes]
 ) -> None:
     agent = after_its_service(tmp_path, groups)
-    agent._obey("stop", 5)
-    report = agent._report()
+    agent._obey_order("stop", 5)
+    report = agent._make_report()
     assert report["state"] == "unknown"
     assert report["detail"] == (
         f"not started by its agent: {engine.pid} sleep (S) in {groups}/{SLICE}; end them, a container by `docker rm -f`"
     )
     assert engine.poll() is None
     assert agent._verdict is None
-    agent._obey("gate", 6)
+    agent._obey_order("gate", 6)
     assert agent._gate is None, "no gate passes beside an engine that runs"
 
 
@@ -152,9 +152,9 @@ def test_processes_that_stay_after_kill_are_named_with_the_remedy(
     cgroups = laid_out(tmp_path, cgroup_events="populated 1\nfrozen 0\n", cgroup_procs=f"{os.getpid()}\n")
     monkeypatch.setattr(serve_agent, "KILL_LIMIT", 0.0)
     agent = after_its_service(tmp_path, cgroups, running=True, generation=5)
-    agent._obey("stop", 5)
+    agent._obey_order("stop", 5)
     assert (cgroups / SLICE / "cgroup.kill").read_text() == "1"
-    report = agent._report()
+    report = agent._make_report()
     assert report["state"] == "stopping"
     assert f"the kernel was asked to end {os.getpid()} " in str(report["detail"])
     assert str(report["detail"]).endswith("which wait in it (state D): restart the node")
@@ -171,13 +171,13 @@ def test_the_kernel_says_whether_a_slice_has_processes(tmp_path: Path, text: str
 @pytest.mark.parametrize("text", ["", "frozen 0\n", "populated x\n"])
 def test_a_slice_that_does_not_answer_is_unknown_never_idle(tmp_path: Path, text: str) -> None:
     agent = after_its_service(tmp_path, laid_out(tmp_path, cgroup_events=text))
-    report = agent._report()
+    report = agent._make_report()
     assert report["state"] == "unknown"
     assert "whether a process of the rank is left is unknown: " in str(report["detail"])
     assert str(report["detail"]).endswith("; restart the node")
     agent.record.running = True
-    agent._obey("stop", 5)
-    assert agent._report()["state"] == "stopping"
+    agent._obey_order("stop", 5)
+    assert agent._make_report()["state"] == "stopping"
     assert agent.record.running
 
 

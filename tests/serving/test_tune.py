@@ -45,10 +45,12 @@ def test_of_six_values_the_better_one_is_kept_and_the_ledger_tells_each(tuned: T
 
 
 def test_a_fault_of_a_gpu_ends_all_trials(tuned: TuneRack) -> None:
-    script = tuned.rack.folder / "tool.py"
+    tool = tuned.rack.folder / "tools/vllm"
     xid = "NVRM: Xid (PCI:000f:01:00): 79, pid=1, GPU has fallen off the bus."
-    line = f"if {BETTER} * count * 1.5 > took: open(os.environ['NODE'] + '/kernel.log', 'a').write({xid!r})\n"
-    script.write_text(script.read_text().replace("found = {", f"{line}found = {{", 1))
+    fault = (
+        f"""if grep -q "STANDIN_TUNED={BETTER}$" "$NODE/etc/toy.env"; then echo '{xid}' >> "$NODE/kernel.log"; fi\n"""
+    )
+    tool.write_text(tool.read_text().replace("exec ", f"{fault}exec ", 1))
     code, output = finished(tuned.tune("--try", f"{KEY}={BETTER},{WORSE}"))
     assert code == 1, output
     assert tuned.verdicts() == {"": ("baseline", ""), BETTER: ("failed", "driver")}, output

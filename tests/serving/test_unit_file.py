@@ -337,7 +337,7 @@ def test_a_question_has_its_unit_a_new_nonce_and_the_clock_and_comes_from_its_ad
 
 @pytest.mark.parametrize("payload", ["[]", "5", "{", ""])
 def test_an_authentic_message_that_is_not_an_object_is_refused(payload: str) -> None:
-    mac = serve_unit._mac(b"s" * 32, "question", "a", payload)
+    mac = serve_unit._sign_message(b"s" * 32, "question", "a", payload)
     with pytest.raises(serve_unit.ServeError, match="the message is not a JSON object"):
         serve_unit.unseal(b"s" * 32, "question", "a", f"{mac} {payload}")
 

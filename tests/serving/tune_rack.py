@@ -1,7 +1,7 @@
 """A rack on which `serve tune` tries values of a variable: real coordinators, agents and engine stand-ins.
 
 `apply` is a stand-in: it writes the variable of the rack file that it is given into the environment of the container,
-as test_recreate.py describes. So is the measuring tool in the container: it asks the engine over HTTP, as the real one.
+as test_recreate.py describes. The measuring tool in the container is that of the lab's images (lab/engine).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from serving.options import served_units
 from serving.programs import FOLDER
 from sparkrack.cli.main import sparkrack
 from sparkrack.serving.tune_ledger import TuneLedger, last_ledger
+from tests.serving.engines import ENGINE
 from tests.serving.serving_rack import PATIENCE, ServingRack
 from tests.serving.test_recreate import RecreateRack
 from tests.unit.model.serving_racks import put, text, unit
@@ -46,23 +47,6 @@ exec)
     exec "$@" ;;
 esac
 """.replace("{id}", "ab" * 32)
-TOOL = """\
-import json, os, sys, time, urllib.request
-words = dict(zip(sys.argv, sys.argv[1:]))
-count, length = int(words["--num-prompts"]), int(words["--random-output-len"])
-begun = time.monotonic()
-for _ in range(count):
-    body = json.dumps({"model": "toy", "prompt": "2+2="}).encode()
-    request = urllib.request.Request(words["--base-url"] + "/v1/completions", body)
-    request.add_header("Authorization", "Bearer " + os.environ["OPENAI_API_KEY"])
-    urllib.request.urlopen(request).read()
-took = time.monotonic() - begun
-found = {"completed": count, "failed": 0, "total_output_tokens": count * length}
-found |= {"output_throughput": count * length / took}
-found |= {name: 1.0 for name in ("median_ttft_ms", "p99_ttft_ms", "median_tpot_ms", "p99_tpot_ms")}
-with open(os.path.join(words["--result-dir"], words["--result-filename"]), "w") as file:
-    json.dump(found, file)
-"""
 PYTHON = """\
 #!/bin/sh
 case $2 in "import importlib.metadata"*) echo 0.19.1 ;; *) exec {python} "$@" ;; esac
@@ -128,17 +112,17 @@ class TuneRack(RecreateRack):
         programs = {
             "docker": DOCKER,
             "python3": PYTHON.format(python=sys.executable),
-            "vllm": f'#!/bin/sh\nexec {sys.executable} "$NODE/../tool.py" "$@"\n',
+            "vllm": f'#!/bin/sh\nexec {sys.executable} {ENGINE} "$@"\n',
             "journalctl": '#!/bin/sh\nexec cat "$NODE/kernel.log"\n',
         }
         for name, content in programs.items():
             (rack.folder / "tools" / name).write_text(content)
             (rack.folder / "tools" / name).chmod(stat.S_IRWXU)
-        (rack.folder / "tool.py").write_text(TOOL)
         for node in rack.nodes:
             node.kernel_log.touch()
             (node.folder / "meminfo").write_text(f"MemAvailable: {100 * 1024**2} kB\n")
-        declared = unit(nodes=[node.name for node in rack.nodes], api={"listen": "management"})
+        nodes, args = [node.name for node in rack.nodes], {"served-model-name": "toy"}
+        declared = unit(nodes=nodes, api={"listen": "management"}, args=args)
         self.units = {"toy": {**declared, "env": {"STANDIN_TUNED": DECLARED}}}
         self.file = put(rack.folder, text(self.units, self.hosts))
 

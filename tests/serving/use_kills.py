@@ -292,7 +292,7 @@ def use_beside(slot: Slot, clients: Load, beside: Load, step: str) -> Round:
     begun, before = time.time(), slot.processes_beside()
     assert all(before), before
     found = use(slot, clients, step)
-    assert slot.processes_beside() == before, "the unit beside the slot was started anew"
+    assert slot.processes_beside() == before, "the unit beside the slot was started again"
     return found | {"beside": undisturbed(beside.rows(begun))}
 
 

@@ -45,23 +45,23 @@ class SenderLog:
         if found and b"ncfrag=" not in found[0]:
             number = int(found[1])
             if self.next is not None and number > self.next:
-                self._line(f"sparkrack: {number - self.next} messages are missing".encode())
+                self._write_line(f"sparkrack: {number - self.next} messages are missing".encode())
             self.next = number + 1
         lines = packet.rstrip(b"\n").split(b"\n")
         for line in lines:
-            self._line(line)
+            self._write_line(line)
         self.file.flush()
         if URGENT.search(packet):
             os.fsync(self.file.fileno())
         if self.file.tell() >= self.limit // 2:
-            self._rotate()
+            self._rotate_file()
 
-    def _line(self, text: bytes) -> None:
+    def _write_line(self, text: bytes) -> None:
         stamp = datetime.now(timezone.utc).isoformat(timespec="milliseconds").encode()
         shown = bytes(one if 32 <= one < 127 or one == 9 else 63 for one in text)
         self.file.write(stamp + b" " + shown + b"\n")
 
-    def _rotate(self) -> None:
+    def _rotate_file(self) -> None:
         os.fsync(self.file.fileno())
         self.file.close()
         self.path.replace(self.path.with_name(f"{self.path.name}.1"))

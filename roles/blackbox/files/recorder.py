@@ -98,7 +98,7 @@ HALVES = {f"{domain}:01:00.{port}": (port, half) for half, domain in enumerate((
 """Port and half of a ConnectX-7 function of a GB10 node, by its PCIe address."""
 METRICS_EVERY = 15.0
 LOOK_EVERY = 5.0
-"""Seconds between two looks at which zones and interfaces exist."""
+"""Interval in seconds at which the zones and interfaces are listed."""
 
 BACKLOG = 600
 """Records that wait for the network: 5 minutes at 2 samples a second, 600 KiB."""
@@ -139,11 +139,11 @@ class Record:
 
 def encode(sequence: int, boot: str, body: dict[str, Any]) -> bytes:
     """Return a record. Zones, then interfaces, of a node with more than fit are left out."""
-    text = _compact(body)
+    text = _encode_json(body)
     for part in ("zones", "carrier"):
         while len(text) > ROOM and body[part]:
             body[part].popitem()
-            text = _compact(body)
+            text = _encode_json(body)
     head = HEADER.pack(MAGIC, 0, VERSION, len(text), 0, sequence, bytes.fromhex(boot))
     record = bytearray(head + text.ljust(ROOM, b"\0"))
     struct.pack_into("<I", record, 4, zlib.crc32(record[CHECKED_FROM:]))
@@ -164,7 +164,7 @@ def decode(record: bytes) -> Record | None:
     return Record(sequence, boot.hex(), body) if isinstance(body, dict) else None
 
 
-def _compact(body: dict[str, Any]) -> bytes:
+def _encode_json(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
@@ -220,19 +220,19 @@ class Ring:
         old: list[tuple[Record, bytes]] = []
         if path.exists():
             # First: a recorder that runs would go on in a file that was replaced.
-            self._file = self._locked()
+            self._file = self._open_locked()
             with contextlib.suppress(RecorderError):
                 old, _ = read_places(path)
             if os.fstat(self._file).st_size != slots * SIZE:
                 os.close(self._file)
-                self._make(old[-slots:])
-                self._file = self._locked()
+                self._make_file(old[-slots:])
+                self._file = self._open_locked()
         else:
-            self._make(())
-            self._file = self._locked()
+            self._make_file(())
+            self._file = self._open_locked()
         self.newest = old[-1][0] if old else None
 
-    def _locked(self) -> int:
+    def _open_locked(self) -> int:
         file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -241,7 +241,7 @@ class Ring:
             raise RecorderError(f"{self.path}: another recorder writes it") from None
         return file
 
-    def _make(self, kept: Sequence[tuple[Record, bytes]]) -> None:
+    def _make_file(self, kept: Sequence[tuple[Record, bytes]]) -> None:
         new = self.path.with_name(f".{self.path.name}.new")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640), "wb") as file:
             for _ in range(self.slots):
@@ -311,8 +311,11 @@ class Memory:
         """Return the parts of a sample."""
         memory = self._memory.read() or b""
         return {
-            "memory": {"total": _kibibytes(memory, b"MemTotal"), "available": _kibibytes(memory, b"MemAvailable")},
-            "pressure": _pressure(self._pressure.read()),
+            "memory": {
+                "total": _parse_kibibytes(memory, b"MemTotal"),
+                "available": _parse_kibibytes(memory, b"MemAvailable"),
+            },
+            "pressure": _parse_pressure(self._pressure.read()),
             "load": _first_number(self._load.read()),
         }
 
@@ -340,8 +343,8 @@ class Devices(threading.Thread):
         while True:
             if time.monotonic() - looked >= LOOK_EVERY:
                 looked = time.monotonic()
-                self._zones = self._kept(self._zones, self._zone_files())
-                self._carriers = self._kept(self._carriers, self._carrier_files())
+                self._zones = self._keep_open_sources(self._zones, self._zone_files())
+                self._carriers = self._keep_open_sources(self._carriers, self._carrier_files())
             zones = {name: source.number() for name, source in self._zones.items()}
             self._last = (
                 time.monotonic(),
@@ -351,7 +354,7 @@ class Devices(threading.Thread):
             time.sleep(self._period)
 
     @staticmethod
-    def _kept(before: dict[str, Source], paths: dict[str, Path]) -> dict[str, Source]:
+    def _keep_open_sources(before: dict[str, Source], paths: dict[str, Path]) -> dict[str, Source]:
         for name, source in before.items():
             if paths.get(name) != source.path:
                 source.close()
@@ -362,8 +365,8 @@ class Devices(threading.Thread):
 
     def _zone_files(self) -> dict[str, Path]:
         """The file of each thermal zone by its type; zones of one type have their number as well."""
-        folders = sorted(_listed(self._root / "sys/class/thermal", r"thermal_zone[0-9]+"), key=_trailing_number)
-        types = [_text(folder / "type") or folder.name for folder in folders]
+        folders = sorted(_list_folder(self._root / "sys/class/thermal", r"thermal_zone[0-9]+"), key=_trailing_number)
+        types = [_read_text(folder / "type") or folder.name for folder in folders]
         count = Counter(types)
         return {
             kind if count[kind] == 1 else f"{kind}:{_trailing_number(folder)}": folder / "temp"
@@ -372,7 +375,7 @@ class Devices(threading.Thread):
 
     def _carrier_files(self) -> dict[str, Path]:
         """The file of each interface with hardware behind it, or such a name: containers have others, in any number."""
-        folders = sorted(_listed(self._root / "sys/class/net", r"[A-Za-z0-9_.-]+"))
+        folders = sorted(_list_folder(self._root / "sys/class/net", r"[A-Za-z0-9_.-]+"))
         return {
             folder.name: folder / "carrier"
             for folder in folders
@@ -380,7 +383,7 @@ class Devices(threading.Thread):
         }
 
 
-def _listed(folder: Path, pattern: str) -> list[Path]:
+def _list_folder(folder: Path, pattern: str) -> list[Path]:
     with contextlib.suppress(OSError):
         return [path for path in folder.iterdir() if re.fullmatch(pattern, path.name)]
     return []
@@ -390,19 +393,19 @@ def _trailing_number(path: Path) -> int:
     return int(re.findall(r"[0-9]+", path.name)[-1])
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()[:40]
     except OSError:
         return ""
 
 
-def _kibibytes(text: bytes, key: bytes) -> int | None:
+def _parse_kibibytes(text: bytes, key: bytes) -> int | None:
     found = re.search(rb"^%b:\s+([0-9]+) kB" % key, text, re.MULTILINE)
     return int(found[1]) * 1024 if found else None
 
 
-def _pressure(text: bytes | None) -> dict[str, float] | None:
+def _parse_pressure(text: bytes | None) -> dict[str, float] | None:
     found = dict(re.findall(rb"^(some|full) avg10=([0-9.]+)", text or b"", re.MULTILINE))
     return {key: float(found[key.encode()]) for key in ("some", "full")} if len(found) == 2 else None
 
@@ -474,7 +477,7 @@ class Gpu(threading.Thread):
             elif chunk := os.read(output, 65536):
                 *lines, rest = (rest + chunk)[-65536:].split(b"\n")
                 for line in lines:
-                    self._take(line.decode("utf-8", "replace").strip())
+                    self._take_line(line.decode("utf-8", "replace").strip())
             else:
                 reason = f"{self._program} ended{f': {self._said}' if self._said else ''}"
         child.kill()
@@ -483,7 +486,7 @@ class Gpu(threading.Thread):
         self._child = None
         return reason
 
-    def _take(self, line: str) -> None:
+    def _take_line(self, line: str) -> None:
         words = [word.strip() for word in line.split(",")]
         if len(words) == len(self._fields):
             values = dict(zip(self._fields, words, strict=True))
@@ -529,14 +532,14 @@ class KernelLog(threading.Thread):
         logged = False
         while True:
             try:
-                self._follow()
+                self._follow_device()
             except OSError as error:
                 if not logged:
                     log(f"{self._path}: {error.strerror}; events of the kernel are not counted")
                 self._readable, logged = False, True
             time.sleep(PAUSE)
 
-    def _follow(self) -> None:
+    def _follow_device(self) -> None:
         file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             # The device gives one line a read, and EPIPE where the kernel overwrote lines before they were read.
@@ -546,14 +549,14 @@ class KernelLog(threading.Thread):
                 except BrokenPipeError:
                     continue
                 for line in content.split(b"\n"):
-                    self._count(line)
+                    self._count_line(line)
                 self._readable = True
                 if not content:
                     time.sleep(1)  # a file; the device waits
         finally:
             os.close(file)
 
-    def _count(self, line: bytes) -> None:
+    def _count_line(self, line: bytes) -> None:
         found = re.match(rb"([0-9]+),([0-9]+),[0-9]+,[^;]*;", line)
         if not found or int(found[2]) <= self._last:
             return
@@ -587,37 +590,39 @@ class Window:
         """Return lines of the text format, and begin again."""
         gpu, self._gpu = self._gpu, []
         values = {key: [one[key] for one in gpu if one[key] is not None] for key in GPU_FIELDS}
-        lines = _family("sparkrack_recorder_samples_total", "counter", "Samples taken.", [({}, self.samples)])
+        lines = _format_metric("sparkrack_recorder_samples_total", "counter", "Samples taken.", [({}, self.samples)])
         state = self._last["gpu"]["state"]
         states = [({"state": one}, int(one == state)) for one in ("ok", "stale", "absent")]
-        lines += _family("sparkrack_recorder_gpu_state", "gauge", "1 for the state of the GPU's values.", states)
+        lines += _format_metric("sparkrack_recorder_gpu_state", "gauge", "1 for the state of the GPU's values.", states)
         for name, text, key, factor, summary in (
             ("sm_clock_hertz", "Highest clock of the last 15 s.", "clock", 10**6, max),
             ("power_watts", "Highest power draw of the last 15 s.", "power", 1, max),
             ("temperature_celsius", "Highest temperature of the last 15 s.", "temperature", 1, max),
             ("tlimit_margin_celsius", "Lowest distance to the limit of the last 15 s.", "margin", 1, min),
-            ("utilization_ratio", "Mean utilization of the last 15 s.", "utilization", 1, _mean),
+            ("utilization_ratio", "Mean utilization of the last 15 s.", "utilization", 1, _mean_of_numbers),
         ):
             if values[key]:
-                lines += _family(f"sparkrack_gpu_{name}", "gauge", text, [({}, summary(values[key]) * factor)])
+                lines += _format_metric(f"sparkrack_gpu_{name}", "gauge", text, [({}, summary(values[key]) * factor)])
         if clock_cap is not None:
             text = "Declared cap of the clock."
-            lines += _family("sparkrack_gpu_clock_cap_hertz", "gauge", text, [({}, clock_cap * 10**6)])
+            lines += _format_metric("sparkrack_gpu_clock_cap_hertz", "gauge", text, [({}, clock_cap * 10**6)])
         if values["reasons"]:
-            shares = [({"reason": name}, _mean([name in one for one in values["reasons"]])) for name in REASONS]
+            shares = [
+                ({"reason": name}, _mean_of_numbers([name in one for one in values["reasons"]])) for name in REASONS
+            ]
             text = "Share of the samples in which this held the clock down, 0 to 1."
-            lines += _family("sparkrack_gpu_clock_event", "gauge", text, shares)
+            lines += _format_metric("sparkrack_gpu_clock_event", "gauge", text, shares)
         if (counted := self._last["log"]) is not None:
             events = [({"event": name}, number) for name, number in zip(EVENTS, counted[1:], strict=True)]
-            lines += _family("sparkrack_kernel_events_total", "counter", "Events in the kernel's log.", events)
+            lines += _format_metric("sparkrack_kernel_events_total", "counter", "Events in the kernel's log.", events)
         return lines
 
 
-def _mean(numbers: Sequence[float]) -> float:
+def _mean_of_numbers(numbers: Sequence[float]) -> float:
     return sum(numbers) / len(numbers)
 
 
-def _family(name: str, kind: str, text: str, values: Sequence[tuple[dict[str, str], float]]) -> list[str]:
+def _format_metric(name: str, kind: str, text: str, values: Sequence[tuple[dict[str, str], float]]) -> list[str]:
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for labels, value in values:
         inner = ",".join(f'{key}="{word}"' for key, word in labels.items())
@@ -634,20 +639,20 @@ def fabric_metrics(root: Path) -> list[str]:
     hardware: list[tuple[dict[str, str], float]] = []
     widths: list[tuple[dict[str, str], float]] = []
     speeds: list[tuple[dict[str, str], float]] = []
-    for folder in sorted(_listed(root / "sys/class/infiniband", r"[A-Za-z0-9_-]+")):
+    for folder in sorted(_list_folder(root / "sys/class/infiniband", r"[A-Za-z0-9_-]+")):
         device = {"device": folder.name}
         function = Path(os.path.realpath(folder / "device")).name
         for direction, name in (("rx", "port_rcv_data"), ("tx", "port_xmit_data")):
-            words = _number(folder / f"ports/1/counters/{name}")  # of 4 bytes
+            words = _read_number(folder / f"ports/1/counters/{name}")  # of 4 bytes
             if words is not None and function in HALVES:
                 port, half = HALVES[function]
                 traffic.append(({**device, "direction": direction, "half": str(half), "port": str(port)}, 4 * words))
-        for file in sorted(_listed(folder / "ports/1/hw_counters", r"[a-z0-9_]+")):
-            if file.name != "lifespan" and (value := _number(file)) is not None:
+        for file in sorted(_list_folder(folder / "ports/1/hw_counters", r"[a-z0-9_]+")):
+            if file.name != "lifespan" and (value := _read_number(file)) is not None:
                 hardware.append(({**device, "counter": file.name}, value))
-        if (width := _number(folder / "device/current_link_width")) is not None:
+        if (width := _read_number(folder / "device/current_link_width")) is not None:
             widths.append((device, width))
-        if speed := re.match(r"([0-9.]+) GT/s", _text(folder / "device/current_link_speed")):
+        if speed := re.match(r"([0-9.]+) GT/s", _read_text(folder / "device/current_link_speed")):
             speeds.append((device, float(speed[1])))
     lines: list[str] = []
     for name, kind, text, values in (
@@ -656,12 +661,12 @@ def fabric_metrics(root: Path) -> list[str]:
         ("sparkrack_pcie_link_width", "gauge", "Lanes of the PCIe link of an RDMA device.", widths),
         ("sparkrack_pcie_link_gts", "gauge", "Speed of that link in GT/s.", speeds),
     ):
-        lines += _family(name, kind, text, values) if values else []
+        lines += _format_metric(name, kind, text, values) if values else []
     return lines
 
 
-def _number(path: Path) -> int | None:
-    text = _text(path)
+def _read_number(path: Path) -> int | None:
+    text = _read_text(path)
     return int(text) if re.fullmatch(r"[0-9]+", text) else None
 
 
@@ -716,17 +721,17 @@ class Disk(threading.Thread):
                 self._lines = None
             for record in records:
                 try:
-                    self._write(*record)
+                    self._write_sample(*record)
                 except (OSError, RecorderError) as error:
                     self.dropped += 1
-                    self._log(str(error))
+                    self._log_once(str(error))
             try:
                 if lines and self._metrics is not None:
                     self._write_metrics(self._metrics, lines)
             except OSError as error:
-                self._log(str(error))
+                self._log_once(str(error))
 
-    def _write(self, sequence: int, now: float, record: bytes) -> None:
+    def _write_sample(self, sequence: int, now: float, record: bytes) -> None:
         if self._ring is None:
             if time.monotonic() - self._opened < PAUSE:
                 self.dropped += 1
@@ -739,20 +744,20 @@ class Disk(threading.Thread):
 
     def _write_metrics(self, path: Path, lines: list[str]) -> None:
         if not path.parent.is_dir():
-            self._log(f"{path.parent}: there is no such folder, so no metrics are written")
+            self._log_once(f"{path.parent}: there is no such folder, so no metrics are written")
             return
         if self.last_sample is not None:
             name, text = "sparkrack_recorder_last_sample_timestamp_seconds", "Time of the newest sample on the disk."
-            lines += _family(name, "gauge", text, [({}, self.last_sample)])
+            lines += _format_metric(name, "gauge", text, [({}, self.last_sample)])
         text = "Samples that did not reach the ring."
-        lines += _family("sparkrack_recorder_dropped_samples_total", "counter", text, [({}, self.dropped)])
+        lines += _format_metric("sparkrack_recorder_dropped_samples_total", "counter", text, [({}, self.dropped)])
         lines += fabric_metrics(self._root)
         new = path.with_name(f".{path.name}.new")
         new.write_text("\n".join(lines) + "\n", encoding="ascii")
         new.chmod(0o644)
         new.replace(path)
 
-    def _log(self, message: str) -> None:
+    def _log_once(self, message: str) -> None:
         if message != self._logged:
             self._logged = message
             log(message)
@@ -811,7 +816,7 @@ class Peer(threading.Thread):
         while True:
             sent = self.sent
             try:
-                self._stream()
+                self._stream_samples()
             except (OSError, RecorderError) as error:
                 message = str(error)
             self.connected = False
@@ -821,7 +826,7 @@ class Peer(threading.Thread):
             pause = 1.0 if self.sent > sent else min(PAUSE, 2 * pause)
             time.sleep(pause)
 
-    def _stream(self) -> None:
+    def _stream_samples(self) -> None:
         """Send until the connection fails."""
         with contextlib.ExitStack() as stack:
             connection = stack.enter_context(socket.create_connection(self._address, timeout=NETWORK_LIMIT))
@@ -834,7 +839,7 @@ class Peer(threading.Thread):
                 if (name := peer_name(secure)) != self._name:
                     raise RecorderError(f"its certificate names {name!r}")
                 connection = secure
-            last = self._greeting(connection)
+            last = self._read_greeting(connection)
             log(f"samples reach {self._name} ({self._address[0]})")
             self.connected = True
             while True:
@@ -852,7 +857,7 @@ class Peer(threading.Thread):
                     self.sent += 1
 
     @staticmethod
-    def _greeting(connection: socket.socket) -> int:
+    def _read_greeting(connection: socket.socket) -> int:
         line = b""
         while not line.endswith(b"\n") and len(line) < 64:
             if not (chunk := connection.recv(64 - len(line))):
@@ -935,19 +940,19 @@ def record(wanted: Recording) -> None:
         sequence += 1
         if time.monotonic() - reported >= METRICS_EVERY:
             reported = time.monotonic()
-            disk.put_metrics(_metrics(window, wanted))
+            disk.put_metrics(_list_metrics(window, wanted))
         due = max(due + period, time.monotonic())  # samples that were missed are not made up for
         stop.wait(due - time.monotonic())
     if window.samples:
-        disk.put_metrics(_metrics(window, wanted))
+        disk.put_metrics(_list_metrics(window, wanted))
     gpu.stop()
     disk.end()
-    log(f"{window.samples} samples in {time.monotonic() - began:.1f} s, {disk.dropped} not written; {_used()}")
+    log(f"{window.samples} samples in {time.monotonic() - began:.1f} s, {disk.dropped} not written; {_resource_use()}")
 
 
 def _boot_id(root: Path) -> str:
     path = root / "proc/sys/kernel/random/boot_id"
-    boot = _text(path).replace("-", "")
+    boot = _read_text(path).replace("-", "")
     if not re.fullmatch(r"[0-9a-f]{32}", boot):
         raise RecorderError(f"{path}: is not a boot id")
     return boot
@@ -964,11 +969,11 @@ def _open_ring(wanted: Recording, slots: int) -> Ring | None:
         return None
 
 
-def _used() -> str:
+def _resource_use() -> str:
     """Return what this process has used of CPU and memory."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     # Not ru_maxrss: it has the size of the process that started this one.
-    memory = _kibibytes(Path("/proc/self/status").read_bytes(), b"VmHWM")
+    memory = _parse_kibibytes(Path("/proc/self/status").read_bytes(), b"VmHWM")
     return f"{used.ru_utime + used.ru_stime:.2f} s of CPU time, {(memory or 0) // 2**20} MiB at most"
 
 
@@ -979,11 +984,11 @@ def _kernel_log(path: Path, newest: Record | None, boot: str) -> KernelLog:
     return KernelLog(path)
 
 
-def _metrics(window: Window, wanted: Recording) -> list[str]:
+def _list_metrics(window: Window, wanted: Recording) -> list[str]:
     lines = window.metrics(wanted.clock_cap)
     if wanted.peer:
         text = "Whether samples reach the other node."
-        lines += _family("sparkrack_recorder_peer_connected", "gauge", text, [({}, int(wanted.peer.connected))])
+        lines += _format_metric("sparkrack_recorder_peer_connected", "gauge", text, [({}, int(wanted.peer.connected))])
     return lines
 
 
@@ -1030,12 +1035,12 @@ class Receiver:
                 if not full:
                     self._open[address] += 1
             if full:
-                self._refuse(address, "it has too many connections")
+                self._log_refusal(address, "it has too many connections")
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection, address), daemon=True).start()
+            threading.Thread(target=self._serve_connection, args=(connection, address), daemon=True).start()
 
-    def _serve(self, connection: socket.socket, address: str) -> None:
+    def _serve_connection(self, connection: socket.socket, address: str) -> None:
         try:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(connection)
@@ -1050,18 +1055,18 @@ class Receiver:
                     reason = f"its certificate names {name!r}, which sends no samples here"
                 if name in self._peers:
                     connection.settimeout(IDLE_LIMIT)
-                    self._take(connection, name)
+                    self._take_samples(connection, name)
                 else:
-                    self._refuse(address, reason)
+                    self._log_refusal(address, reason)
         except (OSError, RecorderError) as error:
-            self._refuse(address, str(error))
+            self._log_refusal(address, str(error))
         finally:
             with self._lock:
                 self._open[address] -= 1
                 if not self._open[address]:
                     del self._open[address]
 
-    def _take(self, connection: socket.socket, name: str) -> None:
+    def _take_samples(self, connection: socket.socket, name: str) -> None:
         with self._lock:
             if name not in self._rings:
                 self._rings[name] = Ring(self._folder / f"{name}.ring", self._slots)
@@ -1081,14 +1086,14 @@ class Receiver:
                     raise RecorderError(f"{name} sends what is not a sample of it")
                 with self._lock:
                     if ring.newest and ring.newest.boot != found.boot:
-                        self._end(ring, ring.newest)
+                        self._record_end_of_boot(ring, ring.newest)
                     ring.put(found.sequence, place)
                     ring.newest = found
             if whole:
                 ring.sync()
             rest = rest[whole:]
 
-    def _end(self, ring: Ring, last: Record) -> None:
+    def _record_end_of_boot(self, ring: Ring, last: Record) -> None:
         """Keep when the last sample of a boot came, by the clock of this node: it shows how wrong the sender's was.
 
         A line of NAME.ends: the boot, the time of the sample by its sender, and the time at which it was written here.
@@ -1102,7 +1107,7 @@ class Receiver:
         new.write_text("".join(f"{one}\n" for one in (*lines, line)[-KEPT_ENDS:]), encoding="ascii")
         new.replace(path)
 
-    def _refuse(self, address: str, message: str) -> None:
+    def _log_refusal(self, address: str, message: str) -> None:
         """Log it, at most once a minute for an address."""
         now = time.monotonic()
         with self._lock:
@@ -1126,21 +1131,21 @@ def dump(path: Path, last: int | None) -> None:
         log(f"{path}: {torn} torn {'record' if torn == 1 else 'records'}")
 
 
-def _address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text} is no ADDRESS:PORT")
     return host, int(port)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _parse_named_value(text: str) -> tuple[str, str]:
     name, _, value = text.partition("=")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}", name) or not value:
         raise argparse.ArgumentTypeError(f"{text} is no NAME=ADDRESS")
     return name, value
 
 
-def _whole(least: int, most: int) -> Any:
+def _parse_whole_number(least: int, most: int) -> Any:
     def number(text: str) -> int:
         if not text.isdecimal() or not least <= int(text) <= most:
             raise argparse.ArgumentTypeError(f"{text} is not a number from {least} to {most}")
@@ -1149,35 +1154,41 @@ def _whole(least: int, most: int) -> Any:
     return number
 
 
-def _arguments() -> argparse.ArgumentParser:
+def _make_argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="The flight recorder of a node.")
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record", help="take samples")
     recording.add_argument("--ring", type=Path, required=True, help="file of the ring; made where there is none")
     recording.add_argument("--metrics", type=Path, help="file for the textfile collector, which ends in .prom")
-    recording.add_argument("--clock-cap", type=_whole(300, 9999), help="declared cap of the clock in MHz, a metric")
+    recording.add_argument(
+        "--clock-cap", type=_parse_whole_number(300, 9999), help="declared cap of the clock in MHz, a metric"
+    )
     recording.add_argument("--node", default=socket.gethostname().split(".")[0], help="name of this node")
     recording.add_argument("--nvidia-smi", default="nvidia-smi", help="the program that is asked about the GPU")
     recording.add_argument("--seconds", type=float, help="end after this time; without it the end is SIGTERM")
     recording.add_argument("--root", type=Path, default=Path("/"), help="the folder with proc, sys and dev")
-    recording.add_argument("--send", type=_named, metavar="NODE=ADDRESS:PORT", help="the receiver of the samples")
+    recording.add_argument(
+        "--send", type=_parse_named_value, metavar="NODE=ADDRESS:PORT", help="the receiver of the samples"
+    )
     receiving = commands.add_parser("receive", help="keep the samples of other nodes")
     receiving.add_argument("--folder", type=Path, required=True, help="folder of their rings, NODE.ring")
-    receiving.add_argument("--listen", type=_address, required=True, metavar="ADDRESS:PORT")
-    receiving.add_argument("--peer", type=_named, action="append", required=True, metavar="NODE=ADDRESS")
+    receiving.add_argument("--listen", type=_parse_address, required=True, metavar="ADDRESS:PORT")
+    receiving.add_argument("--peer", type=_parse_named_value, action="append", required=True, metavar="NODE=ADDRESS")
     for one in (recording, receiving):
-        one.add_argument("--rate", type=_whole(1, 4), default=2, help="samples a second, 1 to 4")
-        one.add_argument("--keep", type=_whole(10, 3600), default=600, help="seconds in a ring, 10 to 3600")
+        one.add_argument("--rate", type=_parse_whole_number(1, 4), default=2, help="samples a second, 1 to 4")
+        one.add_argument(
+            "--keep", type=_parse_whole_number(10, 3600), default=600, help="seconds in a ring, 10 to 3600"
+        )
         one.add_argument("--tls", nargs=3, metavar=("AUTHORITY", "CERTIFICATE", "KEY"), help="without it, plain TCP")
     dumping = commands.add_parser("dump", help="print the records of a ring as JSON")
     dumping.add_argument("ring", type=Path)
-    dumping.add_argument("--last", type=_whole(1, 10**6), help="only this many of the newest records")
+    dumping.add_argument("--last", type=_parse_whole_number(1, 10**6), help="only this many of the newest records")
     return parser
 
 
 def main() -> int:
     """Run the command; the exit code."""
-    parser = _arguments()
+    parser = _make_argument_parser()
     given = parser.parse_args()
     try:
         if given.command == "dump":
@@ -1192,7 +1203,7 @@ def main() -> int:
         if given.send:
             name, address = given.send
             try:
-                peer = Peer(name, _address(address), certificates)
+                peer = Peer(name, _parse_address(address), certificates)
             except argparse.ArgumentTypeError as error:
                 parser.error(str(error))
         record(

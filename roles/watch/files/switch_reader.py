@@ -116,15 +116,15 @@ class Metrics:
             if values:
                 kind = "counter" if name.endswith("_total") else "gauge"
                 lines += [f"# HELP {name} {HELP[name]}", f"# TYPE {name} {kind}"]
-                lines += [f"{name}{{{_labels(labels)}}} {value!r}" for labels, value in values.items()]
+                lines += [f"{name}{{{_format_labels(labels)}}} {value!r}" for labels, value in values.items()]
         return "".join(f"{line}\n" for line in lines)
 
 
-def _labels(labels: Iterable[tuple[str, str]]) -> str:
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+def _format_labels(labels: Iterable[tuple[str, str]]) -> str:
+    return ",".join(f'{name}="{_escape_label_value(value)}"' for name, value in labels)
 
 
-def _escaped(value: str) -> str:
+def _escape_label_value(value: str) -> str:
     """A text of a switch as the value of a label: printable, and not long."""
     line = "".join(c if c.isprintable() and c.isascii() else "?" for c in value[:80])
     return line.replace("\\", "\\\\").replace('"', '\\"')
@@ -144,12 +144,12 @@ class Connection:
 
     def get(self, path: str, fields: Iterable[str]) -> list[Row]:
         """Return the rows of a menu with these fields."""
-        return self._rows("GET", f"{path}?.proplist={','.join(fields)}", None)
+        return self._request_rows("GET", f"{path}?.proplist={','.join(fields)}", None)
 
     def monitor(self, path: str, ids: Iterable[str], fields: Iterable[str]) -> list[Row]:
         """Return what these interfaces do now."""
         body = {"numbers": ",".join(ids), "once": "", ".proplist": list(fields)}
-        return self._rows("POST", f"{path}/monitor", json.dumps(body))
+        return self._request_rows("POST", f"{path}/monitor", json.dumps(body))
 
     def close(self) -> None:
         """Close the connection."""
@@ -157,8 +157,8 @@ class Connection:
             self._http.close()
             self._http = None
 
-    def _rows(self, method: str, path: str, body: str | None) -> list[Row]:
-        status, data = self._answer(method, f"/rest{path}", body)
+    def _request_rows(self, method: str, path: str, body: str | None) -> list[Row]:
+        status, data = self._request_or_close(method, f"/rest{path}", body)
         if status == http.client.UNAUTHORIZED:
             raise SwitchProblemError("login", f"login as {self._user} refused")
         if status != http.client.OK:
@@ -172,17 +172,17 @@ class Connection:
             raise SwitchProblemError("answer", f"{path.partition('?')[0]}: the answer has no rows")
         return rows
 
-    def _answer(self, method: str, path: str, body: str | None) -> tuple[int, bytes]:
+    def _request_or_close(self, method: str, path: str, body: str | None) -> tuple[int, bytes]:
         try:
-            return self._exchange(method, path, body)
+            return self._exchange_request(method, path, body)
         except SwitchProblemError:
             self.close()
             raise
 
-    def _exchange(self, method: str, path: str, body: str | None) -> tuple[int, bytes]:
+    def _exchange_request(self, method: str, path: str, body: str | None) -> tuple[int, bytes]:
         try:
             if self._http is None:
-                self._http = self._open()
+                self._http = self._open_pinned_connection()
             more = {"Content-Type": "application/json"} if body is not None else {}
             self._http.request(method, path, body, {**self._headers, **more})
             answer = self._http.getresponse()
@@ -203,7 +203,7 @@ class Connection:
             raise SwitchProblemError("answer", "the answer is too long")
         return answer.status, data
 
-    def _open(self) -> http.client.HTTPSConnection:
+    def _open_pinned_connection(self) -> http.client.HTTPSConnection:
         # The switch signs its certificate itself: there is no chain to verify, and the fingerprint is stronger.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
@@ -227,22 +227,22 @@ def read_switch(target: Mapping[str, Any], password: str) -> Metrics:
     problem = ""
     try:
         resource = connection.get("/system/resource", ("uptime", "version", "board-name"))
-        _system(metrics, switch, resource)
-        for part in (_sensors, _ports):
+        _add_system_metrics(metrics, switch, resource)
+        for part in (_add_sensor_metrics, _add_port_metrics):
             try:
                 part(metrics, target, connection)
             except SwitchProblemError as fault:
                 if fault.problem != "answer":
                     raise
-                _log(f"{switch}: {fault}")
+                _log_line(f"{switch}: {fault}")
     except SwitchProblemError as fault:
         # What was read before is of this minute, but a switch that is gone has no state.
         metrics, problem = Metrics(), fault.problem
         metrics.add("sparkrack_switch_reading_timestamp_seconds", float(int(time.time())), switch=switch)
-        _log(f"{switch}: {problem}: {fault}")
+        _log_line(f"{switch}: {problem}: {fault}")
     finally:
         connection.close()
-    _verdict(metrics, target, problem)
+    _add_verdict(metrics, target, problem)
     return metrics
 
 
@@ -250,11 +250,11 @@ def silent(target: Mapping[str, Any]) -> Metrics:
     """Return the metrics of a switch that did not answer in time."""
     metrics = Metrics()
     metrics.add("sparkrack_switch_reading_timestamp_seconds", float(int(time.time())), switch=str(target["name"]))
-    _verdict(metrics, target, "unreachable")
+    _add_verdict(metrics, target, "unreachable")
     return metrics
 
 
-def _verdict(metrics: Metrics, target: Mapping[str, Any], problem: str) -> None:
+def _add_verdict(metrics: Metrics, target: Mapping[str, Any], problem: str) -> None:
     switch = str(target["name"])
     metrics.add("sparkrack_switch_up", float(not problem), switch=switch)
     metrics.add("sparkrack_switch_psus_expected", float(target["supplies"]), switch=switch)
@@ -265,24 +265,24 @@ def _verdict(metrics: Metrics, target: Mapping[str, Any], problem: str) -> None:
         metrics.add("sparkrack_switch_part_read", 0.0, switch=switch, part=part)
 
 
-def _system(metrics: Metrics, switch: str, rows: list[Row]) -> None:
+def _add_system_metrics(metrics: Metrics, switch: str, rows: list[Row]) -> None:
     row = rows[0] if len(rows) == 1 else {}
-    uptime, version = _seconds(row.get("uptime", "")), row.get("version", "")
+    uptime, version = _parse_uptime(row.get("uptime", "")), row.get("version", "")
     if uptime is not None:
         metrics.add("sparkrack_switch_uptime_seconds", uptime, switch=switch)
     if version:
         board = row.get("board-name", "")
         metrics.add("sparkrack_switch_info", 1.0, switch=switch, version=version, board=board)
-    _part(metrics, switch, "system", whole=uptime is not None and bool(version))
+    _add_part_read(metrics, switch, "system", whole=uptime is not None and bool(version))
 
 
 # claim: watch.switch-sensors
-def _sensors(metrics: Metrics, target: Mapping[str, Any], connection: Connection) -> None:
+def _add_sensor_metrics(metrics: Metrics, target: Mapping[str, Any], connection: Connection) -> None:
     """One row a sensor; which there are, and how they are called, differs by model."""
     switch = str(target["name"])
     whole: dict[str, bool] = {}
     for row in connection.get("/system/health", ("name", "value"))[:SENSORS]:
-        name, value = row.get("name", ""), _number(row.get("value", ""))
+        name, value = row.get("name", ""), _parse_number(row.get("value", ""))
         if "temperature" in name:
             kind, metric, label = "temperatures", "sparkrack_switch_temperature_celsius", {"sensor": name}
         elif re.fullmatch(r"fan[0-9]*-speed", name):
@@ -296,10 +296,10 @@ def _sensors(metrics: Metrics, target: Mapping[str, Any], connection: Connection
             metrics.add(metric, value, switch=switch, **label)
         whole[kind] = whole.get(kind, True) and value is not None
     for kind in ("temperatures", "fans", "supplies"):
-        _part(metrics, switch, kind, whole=whole.get(kind, False))
+        _add_part_read(metrics, switch, kind, whole=whole.get(kind, False))
 
 
-def _ports(metrics: Metrics, target: Mapping[str, Any], connection: Connection) -> None:
+def _add_port_metrics(metrics: Metrics, target: Mapping[str, Any], connection: Connection) -> None:
     """The counters and the links of the cabled legs."""
     switch, legs = str(target["name"]), target["legs"]
     rows = connection.get("/interface/ethernet", (".id", "default-name", "name", *COUNTERS))
@@ -308,16 +308,16 @@ def _ports(metrics: Metrics, target: Mapping[str, Any], connection: Connection) 
         place = {"switch": switch, "leg": f"{switch}/{leg}", "to": str(legs[leg])}
         for metric, counters in (("drops", DROPS), ("errors", ERRORS)):
             for counter in counters:
-                value = _number(row.get(counter, ""))
+                value = _parse_number(row.get(counter, ""))
                 if value is not None:
                     metrics.add(f"sparkrack_switch_leg_{metric}_total", value, **place, counter=counter)
         for counter in PAUSES:
-            value = _number(row.get(counter, ""))
+            value = _parse_number(row.get(counter, ""))
             if value is not None:
                 way = {"rx": "received", "tx": "sent"}[counter[:2]]
                 metrics.add("sparkrack_switch_leg_pause_frames_total", value, **place, direction=way)
-    counted = all(any(_number(row.get(counter, "")) is not None for counter in DROPS) for row in ports.values())
-    _part(metrics, switch, "ports", whole=ports.keys() == legs.keys() and counted)
+    counted = all(any(_parse_number(row.get(counter, "")) is not None for counter in DROPS) for row in ports.values())
+    _add_part_read(metrics, switch, "ports", whole=ports.keys() == legs.keys() and counted)
     names = {row.get("name", ""): leg for leg, row in ports.items()}
     found = set()
     ids = [row[".id"] for row in ports.values() if row.get(".id")]
@@ -333,19 +333,19 @@ def _ports(metrics: Metrics, target: Mapping[str, Any], connection: Connection) 
             metrics.add("sparkrack_switch_leg_bits_per_second", float(rate[1]) * {"G": 1e9, "M": 1e6}[rate[2]], **place)
         if status == "link-ok" and row.get("fec"):
             metrics.add("sparkrack_switch_leg_fec", 1.0, **place, mode=row["fec"])
-    _part(metrics, switch, "links", whole=found == legs.keys())
+    _add_part_read(metrics, switch, "links", whole=found == legs.keys())
 
 
-def _part(metrics: Metrics, switch: str, part: str, *, whole: bool) -> None:
+def _add_part_read(metrics: Metrics, switch: str, part: str, *, whole: bool) -> None:
     metrics.add("sparkrack_switch_part_read", float(whole), switch=switch, part=part)
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     found = float(text) if re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{1,6})?", text, re.ASCII) else math.nan
     return found if math.isfinite(found) else None
 
 
-def _seconds(text: str) -> float | None:
+def _parse_uptime(text: str) -> float | None:
     """A time as RouterOS prints it, like 1w2d3h4m5s."""
     found = re.fullmatch(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text, re.ASCII) if text else None
     if found is None:
@@ -354,7 +354,7 @@ def _seconds(text: str) -> float | None:
     return float(sum(int(part or 0) * size for part, size in zip(found.groups(), sizes, strict=True)))
 
 
-def _log(line: str) -> None:
+def _log_line(line: str) -> None:
     print("".join(c if c.isprintable() else "?" for c in line), file=sys.stderr, flush=True)
 
 
@@ -379,13 +379,13 @@ def read_all(targets: list[Mapping[str, Any]], passwords: Mapping[str, str]) -> 
     for target in targets:
         metrics.merge(silent(target) if target in late else found[target["name"]])
     for target in late:
-        _log(f"{target['name']}: no whole answer within {ALL_SECONDS:g} s")
+        _log_line(f"{target['name']}: no whole answer within {ALL_SECONDS:g} s")
     return metrics.text()
 
 
 def read(targets: Path, passwords: Path, out: Path) -> None:
     """Ask the switches that `targets` lists, and write their metrics."""
-    declared, secrets = _json(targets), _json(passwords)
+    declared, secrets = _read_json(targets), _read_json(passwords)
     try:
         for target in declared["switches"]:
             for key, kind in (("name", str), ("address", str), ("port", int), ("sha256", str), ("user", str)):
@@ -405,7 +405,7 @@ def read(targets: Path, passwords: Path, out: Path) -> None:
         raise ReaderError(f"{out}: {fault.strerror}") from None
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except OSError as fault:
@@ -461,7 +461,7 @@ def main() -> int:
         else:
             publish(given.source, given.target)
     except ReaderError as fault:
-        _log(str(fault))
+        _log_line(str(fault))
         return 1
     return 0
 

@@ -28,7 +28,7 @@ def rules(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
         yield RuleViolation(("version",), "is not a version", "write letters, digits and . _ + -, like 0.6.2")
     yield from _check_command("command", declared.command)
     yield from _check_command("worker_command", declared.worker_command or ())
-    yield from _ranks(unit, ranks)
+    yield from _check_ranks(unit, ranks)
     for name in ("host", "port"):
         if name not in _placeholders_in(declared.command):
             what = f"has no {{{name}}}, so the engine would not listen where it is asked for"
@@ -40,7 +40,7 @@ def rules(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
         yield RuleViolation(("custom", "key"), "there is no key at api.key", "write one there, or remove custom.key")
 
 
-def _ranks(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
+def _check_ranks(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
     declared = unit.custom
     if declared is None:
         return

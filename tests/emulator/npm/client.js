@@ -11,12 +11,12 @@ const readline = require("node:readline");
 
 const TIMEOUT_S = 30;
 
-const told = (error) => ({ name: error.name, message: error.message, errno: error.errno ?? error.code });
+const described = (error) => ({ name: error.name, message: error.message, errno: error.errno ?? error.code });
 const say = (value) => process.stdout.write(`${JSON.stringify(value)}\n`);
-const settle = (promise) => promise.then((rows) => ({ rows }), (error) => ({ error: told(error) }));
+const settle = (promise) => promise.then((rows) => ({ rows }), (error) => ({ error: described(error) }));
 
 process.on("uncaughtException", (error) => {
-  process.stdout.write(`${JSON.stringify({ uncaught: told(error) })}\n`, () => process.exit(70));
+  process.stdout.write(`${JSON.stringify({ uncaught: described(error) })}\n`, () => process.exit(70));
 });
 
 const clients = {
@@ -86,7 +86,7 @@ async function main() {
       api = await clients[request.client](request);
       say({ rows: [] });
     } catch (error) {
-      say({ error: told(error) });
+      say({ error: described(error) });
       return;
     }
   }

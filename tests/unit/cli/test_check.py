@@ -1,4 +1,4 @@
-"""`sparkrack check`: what applies without being written, and what a poor rack file is told once."""
+"""`sparkrack check`: what applies without being written, and each warning about a rack file comes once."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def test_a_file_that_writes_all_has_no_line_of_defaults(desk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"), [("", 1), (HELD, 0), ("driver: {hold: true}\n", 0), ("leave: [driver]\n", 0)]
+    ("more", "warnings"), [("", 1), (HELD, 0), ("driver: {hold: true}\n", 0), ("leave: [driver]\n", 0)]
 )
-def test_a_rack_that_holds_no_driver_is_told_so_once(desk: Path, more: str, told: int) -> None:
+def test_a_rack_that_holds_no_driver_is_warned_about_once(desk: Path, more: str, warnings: int) -> None:
     _, warned = checked(desk, USER + more)
     lines = [line for line in warned if "nothing is held" in line]
-    assert len(lines) == told
+    assert len(lines) == warnings
     assert all(line.startswith("warning: rack.yaml:1: driver: nothing is held, so an update") for line in lines)
 
 

@@ -39,7 +39,7 @@ def closed() -> int:
         return int(taken.getsockname()[1])
 
 
-def nobody(folder: Path, text: str, closed: int) -> Path:
+def silent_rack(folder: Path, text: str, closed: int) -> Path:
     """A rack whose machines are this machine's loopback, where nothing listens."""
     text = text.replace("10.77.0.", "127.77.0.")
     (folder / "known_hosts").touch()
@@ -51,14 +51,14 @@ def nobody(folder: Path, text: str, closed: int) -> Path:
 @pytest.fixture
 def direct(tmp_path: Path, closed: int) -> Path:
     text = changed(DIRECT, ("known_hosts: known_hosts}", f"known_hosts: known_hosts, port: {closed}}}"))
-    return nobody(tmp_path, text, closed)
+    return silent_rack(tmp_path, text, closed)
 
 
 @pytest.fixture
 def switched(tmp_path: Path, closed: int) -> Path:
     port = ("known_hosts: known_hosts\n", f"known_hosts: known_hosts\n  port: {closed}\n")
     text = changed(SWITCH, port, ("    user: sparkrack", f"    port: {closed}\n    user: sparkrack"))
-    return nobody(tmp_path, text, closed)
+    return silent_rack(tmp_path, text, closed)
 
 
 def verify(rack: Path, *words: str | Path, word: str = "unused") -> Ended:

@@ -14,7 +14,7 @@ from sparkrack.engine.plan import CHANGES, HostPlan, HostState, Message, Operati
 
 MADE = datetime(2026, 11, 20, 8, 30, 5, 123_456, tzinfo=UTC)
 
-Told = tuple[str, EventKind, str] | tuple[str, Event]
+PrintedEvent = tuple[str, EventKind, str] | tuple[str, Event]
 """Role, kind and detail of an event; or role and event."""
 
 
@@ -29,7 +29,7 @@ def plan(*machines: HostPlan, roles: Iterable[str] = ROLES, made: datetime = MAD
     )
 
 
-def machine(name: str, *printed: Told, kind: Literal["node", "switch"] = "node") -> HostPlan:
+def machine(name: str, *printed: PrintedEvent, kind: Literal["node", "switch"] = "node") -> HostPlan:
     """Return the plan of a reached host; its state follows from its events."""
     steps = tuple(_make_step(*one) for one in printed)
     sorts = {reported.kind for step in steps for reported in step.events}

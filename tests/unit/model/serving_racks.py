@@ -57,6 +57,15 @@ NEMOTRON: dict[str, Any] = {
     "memory": 0.85,
 }
 """A unit of eight nodes that nothing is wrong with."""
+ONE_UNIT = """
+images: [nvcr.io/nvidia/vllm:26.04-py3]
+models: {qwen: {source: Qwen/Small}}
+serving:
+  units:
+    one: {engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1, spark2],
+      parallel: {tensor: 2}, context: 65536, memory: 0.8}
+"""
+"""The sections of a rack file of two nodes, spark1 and spark2, that declare one unit."""
 
 
 def unit(base: Mapping[str, Any] = QWEN, **keys: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -68,6 +69,22 @@ def reported(check: Check, root: Path, rack: Rack, **values: object) -> list[str
         faults = [*properties_named(properties, FAULT), *properties_named(properties, UNKNOWN)]
         return faults or str(error).splitlines()[:1]
     return []
+
+
+@dataclass
+class CheckOutcomes:
+    """The first line of each check that fails, and the reason of each that is skipped."""
+
+    failed: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def run(self, check: Check, *arguments: object) -> None:
+        try:
+            check(*arguments)
+        except pytest.skip.Exception as error:
+            self.skipped.append(str(error))
+        except (AssertionError, pytest.fail.Exception) as error:
+            self.failed.append(str(error).splitlines()[0])
 
 
 def checks(module: ModuleType) -> list[Any]:

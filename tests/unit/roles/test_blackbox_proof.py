@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from roles.blackbox import boot_evidence, clock_cap, desired, verify, watchdog
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.checked_node import Machine
+from tests.unit.roles.checked_node import CheckOutcomes, Machine
 
 JOURNAL_LINE = 'GPU clocks set to "(gpuClkMin 300, gpuClkMax 2200)" for GPU 0000000F:01:00.0'
 EVIDENCE = f"{boot_evidence.BOOTS}/1f0e1d2c3b4a5968778695a4b3c2d1e0/evidence.json"
@@ -115,29 +113,19 @@ def node(root: Path, found: Rack, **broken: str) -> Path:
 def outcomes(root: Path, found: Rack, name: str = "spark1") -> tuple[list[str], list[str]]:
     """What fails, and what is skipped."""
     one, machine, declared = found.nodes[name], Machine(root), found.options(BlackboxOptions)
-    failed: list[str] = []
-    skipped: list[str] = []
-
-    def check(test: Callable[..., Any], *arguments: object) -> None:
-        try:
-            test(*arguments)
-        except pytest.skip.Exception as error:
-            skipped.append(str(error))
-        except (AssertionError, pytest.fail.Exception) as error:
-            failed.append(str(error).splitlines()[0])
-
-    check(verify.test_systemd_feeds_the_watchdog, one, machine, declared, CheckReporter([]))
+    seen = CheckOutcomes()
+    seen.run(verify.test_systemd_feeds_the_watchdog, one, machine, declared, CheckReporter([]))
     for key in verify.SETTINGS:
-        check(verify.test_kernel_setting_is_live, one, machine, found, declared, key)
-        check(verify.test_kernel_setting_comes_back_at_boot, one, machine, found, declared, key)
+        seen.run(verify.test_kernel_setting_is_live, one, machine, found, declared, key)
+        seen.run(verify.test_kernel_setting_comes_back_at_boot, one, machine, found, declared, key)
     if declared.pstore:
-        check(verify.test_the_kernel_can_store_a_panic, one, machine)
-        check(verify.test_records_are_archived, one, machine, CheckReporter([]))
-    check(verify.test_the_journal_is_on_the_disk, one, machine, declared)
-    check(verify.test_the_journal_is_synchronized, one, machine, found, declared, CheckReporter([]))
-    check(verify.test_the_clock_is_capped, one, machine, found, declared, CheckReporter([]))
-    check(verify.test_the_boot_has_its_evidence, one, machine, declared, CheckReporter([]))
-    return failed, skipped
+        seen.run(verify.test_the_kernel_can_store_a_panic, one, machine)
+        seen.run(verify.test_records_are_archived, one, machine, CheckReporter([]))
+    seen.run(verify.test_the_journal_is_on_the_disk, one, machine, declared)
+    seen.run(verify.test_the_journal_is_synchronized, one, machine, found, declared, CheckReporter([]))
+    seen.run(verify.test_the_clock_is_capped, one, machine, found, declared, CheckReporter([]))
+    seen.run(verify.test_the_boot_has_its_evidence, one, machine, declared, CheckReporter([]))
+    return seen.failed, seen.skipped
 
 
 def test_a_node_that_is_right(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from roles.blackbox import recorder, verify
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.checked_node import Machine
+from tests.unit.roles.checked_node import CheckOutcomes, Machine
 from tests.unit.roles.recorder_runs import BOOT, PROGRAM
 from tests.unit.roles.recorder_runs import recorder as program
 
@@ -79,21 +78,11 @@ def records(root: Path, ring: str, age: float, boot: str = BOOT, gpu: str = "ok"
 def outcomes(root: Path, found: Rack) -> tuple[list[str], list[str]]:
     """What fails, and what is skipped."""
     one, machine, declared = found.nodes["spark1"], Machine(root), found.options(BlackboxOptions)
-    failed: list[str] = []
-    skipped: list[str] = []
-
-    def check(test: Callable[..., Any], *arguments: object) -> None:
-        try:
-            test(*arguments)
-        except pytest.skip.Exception as error:
-            skipped.append(str(error))
-        except (AssertionError, pytest.fail.Exception) as error:
-            failed.append(str(error).splitlines()[0])
-
-    check(verify.test_samples_are_recorded, one, machine, found, declared, CheckReporter([]))
-    check(verify.test_metrics_of_the_recorder_are_new, one, machine, found, declared)
-    check(verify.test_samples_of_other_nodes_arrive, one, machine, found, declared, CheckReporter([]))
-    return failed, skipped
+    seen = CheckOutcomes()
+    seen.run(verify.test_samples_are_recorded, one, machine, found, declared, CheckReporter([]))
+    seen.run(verify.test_metrics_of_the_recorder_are_new, one, machine, found, declared)
+    seen.run(verify.test_samples_of_other_nodes_arrive, one, machine, found, declared, CheckReporter([]))
+    return seen.failed, seen.skipped
 
 
 def test_a_node_that_records(tmp_path: Path) -> None:

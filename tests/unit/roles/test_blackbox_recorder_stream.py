@@ -186,7 +186,7 @@ def test_a_receiver_that_does_not_answer_is_tried_again_after_a_pause_that_doubl
         raise next(attempts)
 
     peer = recorder.Peer("spark2", ("127.0.0.1", 1), None)
-    monkeypatch.setattr(peer, "_stream", refused_connection)
+    monkeypatch.setattr(peer, "_stream_samples", refused_connection)
     monkeypatch.setattr(time, "sleep", pauses.append)
     with pytest.raises(EOFError):
         peer.run()

@@ -205,5 +205,5 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         words = next(line for line in text.splitlines() if line.startswith("ExecStart=")).partition("=")[2].split()
-        given = program_module._arguments().parse_args(words[1:])
+        given = program_module._make_argument_parser().parse_args(words[1:])
         assert (given.rate, given.keep, len(given.tls)) == (4, 60, 3)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.checked_node import Machine
+from tests.unit.roles.checked_node import CheckOutcomes, Machine
 from tests.unit.roles.test_blackbox_certificates import key
 
 RIGHT = {
@@ -77,22 +75,14 @@ def outcomes(
     one, machine, declared = found.nodes["spark1"], Machine(root), found.options(BlackboxOptions)
     other = root / "spark2"
     stand_in(other, "journalctl", f"echo {received}" if received else f"[ -e {root}/marker ] && cat {root}/marker")
-    failed: list[str] = []
-    skipped: list[str] = []
-
-    def check(test: Callable[..., Any], *arguments: object) -> None:
-        try:
-            test(*arguments)
-        except pytest.skip.Exception as error:
-            skipped.append(str(error))
-        except (AssertionError, pytest.fail.Exception) as error:
-            failed.append(str(error).splitlines()[0])
-
-    check(verify.test_journals_are_received_at_the_management_address, one, machine, found, declared, CheckReporter([]))
-    check(verify.test_the_node_has_its_own_certificate, one, machine, found, declared, CheckReporter([]))
+    seen = CheckOutcomes()
+    seen.run(
+        verify.test_journals_are_received_at_the_management_address, one, machine, found, declared, CheckReporter([])
+    )
+    seen.run(verify.test_the_node_has_its_own_certificate, one, machine, found, declared, CheckReporter([]))
     machines = {"spark2": Machine(other)}
-    check(verify.test_the_journal_arrives_at_another_node, one, machine, found, declared, machines, excluded)
-    return failed, skipped
+    seen.run(verify.test_the_journal_arrives_at_another_node, one, machine, found, declared, machines, excluded)
+    return seen.failed, seen.skipped
 
 
 def test_a_node_that_is_right(tmp_path: Path) -> None:
@@ -175,21 +165,26 @@ def kernel_outcomes(
     other = root / "spark2"
     stand_in(root, "sh", f'case "$2" in *kmsg*) printf "%s" "$2" > {sent};; esac')
     stand_in(other, "tail", f"cat {sent}" if arrives else "exit 1")
-    failed: list[str] = []
-    skipped: list[str] = []
-
-    def check(test: Callable[..., Any], *arguments: object) -> None:
-        try:
-            test(one, machine, found, declared, *arguments)
-        except pytest.skip.Exception as error:
-            skipped.append(str(error))
-        except (AssertionError, pytest.fail.Exception) as error:
-            failed.append(str(error).splitlines()[0])
-
-    check(verify.test_kernel_messages_are_received_at_the_management_address, CheckReporter([]))
+    seen = CheckOutcomes()
+    seen.run(
+        verify.test_kernel_messages_are_received_at_the_management_address,
+        one,
+        machine,
+        found,
+        declared,
+        CheckReporter([]),
+    )
     machines = {"spark2": Machine(other)}
-    check(verify.test_the_kernel_messages_arrive_at_another_node, machines, frozenset[str]())
-    return failed, skipped
+    seen.run(
+        verify.test_the_kernel_messages_arrive_at_another_node,
+        one,
+        machine,
+        found,
+        declared,
+        machines,
+        frozenset[str](),
+    )
+    return seen.failed, seen.skipped
 
 
 def test_kernel_messages_that_arrive(tmp_path: Path) -> None:

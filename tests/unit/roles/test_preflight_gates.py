@@ -74,7 +74,7 @@ def test_what_is_refused(case: dict[str, Any]) -> None:
     [
         ("LnkSta:\tSpeed 32GT/s, Width x4", "LnkSta:\tbroken", "PCIe links: unexpected probe output"),
         ("3456789012 /", "much /", "room on disk: unexpected probe output"),
-        ("3456789012 /", "3456789012 /home", "room on disk: df does not say it of /"),
+        ("3456789012 /", "3456789012 /home", "room on disk: the output of df has no line for /"),
         ("1800000000.000000000", "1800000000.%N", "clock: unexpected probe output"),
         ("clock 0 1800000000.000000000", "clock 127", "clock: unexpected probe output"),
         (

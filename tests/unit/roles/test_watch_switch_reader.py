@@ -254,7 +254,7 @@ def test_rate_and_fec_are_those_of_a_link_that_is_up(link: dict[str, str], wante
     port = {".id": "*1", "default-name": "qsfp56-dd-1-1", "name": "to-spark1"}
     connection = SimpleNamespace(get=lambda *_: [port], monitor=lambda *_: [{"name": "to-spark1", **link}])
     metrics = names["Metrics"]()
-    names["_ports"](metrics, {"name": "crs812", "legs": {"qsfp56-dd-1-1": "spark1/1"}}, connection)
+    names["_add_port_metrics"](metrics, {"name": "crs812", "legs": {"qsfp56-dd-1-1": "spark1/1"}}, connection)
     found = re.findall(r"^sparkrack_switch_leg_(up|bits_per_second|fec)\{.*\} (\S+)$", metrics.text(), re.MULTILINE)
     assert [" ".join(one) for one in found] == wanted
 
@@ -379,7 +379,7 @@ def test_what_a_switch_answers_as_metrics(
     ],
 )
 def test_a_time_of_routeros_in_seconds(reader: dict[str, Any], text: str, seconds: float | None) -> None:
-    assert reader["_seconds"](text) == seconds
+    assert reader["_parse_uptime"](text) == seconds
 
 
 def test_what_is_published_is_a_small_file_and_nothing_old_stays(reader: dict[str, Any], tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from serving import running_engines as running_units
 from sparkrack.cli.main import sparkrack
 from switch.served_units import nodes_behind, unit_refusals
 from tests.unit.model import racks
-from tests.unit.model.serving_racks import loaded, machines, text, unit
+from tests.unit.model.serving_racks import ONE_UNIT, loaded, machines, text, unit
 from tests.unit.switch.in_memory_switch import Device
 from tests.unit.switch.rows import factory, reading
 from tests.unit.switch.test_restore_lock import BACKUP, Workdir
@@ -26,14 +26,6 @@ QWEN = "/sparkrack.slice/sparkrack-qwen.slice\n/system.slice/sparkrack-serve-qwe
 ALONE = "/system.slice/sparkrack-serve-alone.service\n"
 FOREIGN = "/sparkrack.slice/sparkrack-other.slice\n"
 COORDINATOR = "/system.slice/sparkrack-serve-qwen-coordinator.service\n"
-SERVING = """
-images: [nvcr.io/nvidia/vllm:26.04-py3]
-models: {qwen: {source: Qwen/Small}}
-serving:
-  units:
-    one: {engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1, spark2],
-      parallel: {tensor: 2}, context: 65536, memory: 0.8}
-"""
 
 
 def rack() -> Rack:
@@ -129,7 +121,7 @@ class Served(Workdir):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
         super().__init__(folder, monkeypatch, device)
         rack = folder / "rack.yaml"
-        rack.write_text(rack.read_text() + SERVING)
+        rack.write_text(rack.read_text() + ONE_UNIT)
         lane = next(row for row in device.tables["/interface/ethernet"] if row["name"] == "qsfp56-dd-1-1")
         lane["fec-mode"] = "fec91" if lane["fec-mode"] != "fec91" else "fec74"
         self.spoilt = copy.deepcopy(device.tables)

@@ -199,7 +199,7 @@ def test_a_file_beside_the_model_that_the_lock_file_lacks_is_refused(
 
 @pytest.mark.parametrize("change", [{"source": "owner/before"}, {"chosen": ["*.json"]}, {"requested": "v1"}])
 def test_a_record_of_what_rack_yaml_declared_before_refuses_no_file(change: dict[str, Any]) -> None:
-    """`sparkrack apply` fetches the model and records it anew, which a refusal would prevent."""
+    """`sparkrack apply` fetches the model and records it again, which a refusal would prevent."""
     units = {"one": llama(args={"mmproj": "/models/qwen/mmproj.gguf"})}
     assert len(refusals(text(units), {"qwen": files("config.json")})) == 2
     assert refusals(text(units), {"qwen": files("config.json", **change)}) == []
