@@ -315,7 +315,10 @@ class Receiver:
         came = self.paths.archive.stat().st_size if self.paths.archive.exists() else 0
         free = os.statvfs(self.paths.folder)
         if free.f_bavail * free.f_frsize < self.size - came + RESERVE:
-            raise FetchError(f"{self.paths.folder} has {free.f_bavail * free.f_frsize // 10**6} MB free")
+            raise FetchError(
+                f"{self.paths.folder} has {free.f_bavail * free.f_frsize // 10**6} MB free, "
+                f"{(self.size - came + RESERVE) // 10**6} MB are needed"
+            )
         before = self.paths.read_answer().get("left_out")
         request = {"image": self.image, "folder": str(self.paths.folder), "left_out": before, "came": came, **held}
         program = Path(__file__).read_text(encoding="utf-8")
@@ -334,9 +337,15 @@ class Receiver:
                 self._append(process.stdout)
             except BrokenPipeError:
                 pass
+            except (FetchError, OSError):
+                process.terminate()  # it would wait for a reader of its output
+                raise
             finally:
+                process.stdout.close()
                 code = process.wait()
                 listener.join()
+        if code == STOPPED:
+            raise SourceStoppedError(STOPPED_TEXT)  # without the banner of sshd, which is in the same output
         if code:
             words = [line.decode(errors="replace").strip() for line in complaints]
             raise FetchError("; ".join(word for word in words if word)[-300:] or f"ssh ended with {code}")
@@ -345,8 +354,14 @@ class Receiver:
         line = stream.readline()
         if not line:
             return  # the exit status says why
-        answer = json.loads(line)
-        offset = int(answer.pop("offset"))
+        try:
+            answer = json.loads(line)
+            offset = int(answer.pop("offset"))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            raise FetchError(
+                f"the other node printed {line[:60].decode(errors='replace').strip()!r} before its answer; "
+                "the shell of the user who logs in there has to print nothing"
+            ) from None
         if not offset:
             self.paths.remove()
         with self.paths.archive.open("ab", buffering=0) as archive:
@@ -357,8 +372,14 @@ class Receiver:
             while block := stream.read1(PIPE):
                 rest = memoryview(block)
                 while rest:
-                    rest = rest[archive.write(rest) :]
+                    rest = rest[self._write(archive, rest) :]
                 self.received += len(block)
+
+    def _write(self, archive: Any, block: memoryview) -> int:
+        try:
+            return int(archive.write(block))
+        except OSError as error:
+            raise FetchError(f"{self.paths.archive}: {error.strerror}") from None
 
     def _load(self) -> None:
         """Let docker load the archive. Raises LoadError unless it has every layer then."""

@@ -86,9 +86,16 @@ class DockerNode:
         images = self.root / "store/images"
         return images.exists() and IMAGE in images.read_text()
 
-    def fetch(self, source: DockerNode, **docker: str) -> subprocess.Popen[str]:
-        """Start the program; the other node's shell is started with its PATH, as sshd does it."""
-        ssh = ["env", f"PATH={source.path}", *(f"{key}={value}" for key, value in docker.items()), "sh", "-c"]
+    def fetch(
+        self, source: DockerNode, *, login_script: str = "", room: int | None = None, **docker: str
+    ) -> subprocess.Popen[str]:
+        """Start the program; the other node's shell is started with its PATH, as sshd does it.
+
+        login_script: what that shell runs first. room: the bytes that the disk of this node takes of a file.
+        """
+        variables = [f"{key}={value}" for key, value in docker.items()]
+        login = ["sh", "-c", f'{login_script}\nexec sh -c "$1"', "sh"] if login_script else ["sh", "-c"]
+        ssh = ["env", f"PATH={source.path}", *variables, *login]
         job = self.root / "job"
         # All nodes of the test have the folder of this one in their place.
         job.write_text(json.dumps({"image": IMAGE, "ssh": ssh, "folder": str(self.folder), "size": 0}))
@@ -98,6 +105,8 @@ class DockerNode:
         program = self.root / "program.py"
         program.write_text(text)
         words = [sys.executable, "-I", "-B", str(program), "fetch", str(job)]
+        if room is not None:
+            words = ["prlimit", f"--fsize={room}", *words]
         return subprocess.Popen(
             words, env={"PATH": self.path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -222,6 +231,32 @@ def test_a_source_whose_own_transfer_was_killed(tmp_path: Path) -> None:
 def test_a_source_without_the_image(tmp_path: Path) -> None:
     done = ended(DockerNode.make(tmp_path / "n2").fetch(DockerNode.make(tmp_path / "n1")))
     assert (done.fine, done.source_stopped) == (False, True)
+
+
+def test_a_source_whose_sshd_shows_a_banner_and_whose_own_transfer_ended(tmp_path: Path) -> None:
+    """ssh prints the banner of sshd where the program of the other node prints why it ended."""
+    source = DockerNode.make(tmp_path / "n1")
+    done = ended(DockerNode.make(tmp_path / "n2").fetch(source, login_script="echo 'Authorised users only' >&2"))
+    assert (done.fine, done.source_stopped) == (False, True), done
+
+
+def test_a_disk_that_is_full_ends_the_transfer_and_names_the_file(tmp_path: Path) -> None:
+    """The source has more to send than the connection holds, and waits for a reader."""
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    done = ended(taker.fetch(source, room=400_000))
+    assert done.reported == (f"{taker.archive}: File too large",)
+    assert taker.archive.stat().st_size == 400_000
+    assert ended(taker.fetch(source)).fine
+
+
+def test_a_shell_of_the_source_that_prints_text_is_named(tmp_path: Path) -> None:
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    done = ended(taker.fetch(source, login_script="echo Welcome to DGX Spark"))
+    assert not done.fine
+    assert " ".join(done.reported) == (
+        "the other node printed 'Welcome to DGX Spark' before its answer; the shell of the user who logs in there has "
+        "to print nothing"
+    )
 
 
 def test_what_transfers_of_other_images_have_left_is_removed(tmp_path: Path) -> None:
