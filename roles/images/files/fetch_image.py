@@ -39,6 +39,8 @@ PIPE = 64 << 10
 """Bytes of one read of a connection: what a pipe holds."""
 PAUSE = 0.05
 """Seconds between two looks at an archive that grows."""
+TRIES = 40
+"""Attempts to take a lock, one in each pause."""
 STOPPED = 75
 """Exit status of `send` when the other node's own transfer ended without the image."""
 STOPPED_TEXT = "the transfer of the other node ended before it had the image"
@@ -143,6 +145,18 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(handle)
     return False
+
+
+def take_lock(handle: int) -> None:
+    """Take the lock of an open file; `is_locked` has it for a moment. Raises FetchError when a receiver has it."""
+    for _ in range(TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(PAUSE)
+        else:
+            return
+    raise FetchError("another transfer of this image is active")
 
 
 def run_command(*words: str) -> str | None:
@@ -292,10 +306,7 @@ class Receiver:
         """Receive and load; once more with all layers when docker does not accept what came. Raises FetchError."""
         make_folder(self.paths.folder)
         self._handle = os.open(self.paths.lock, os.O_RDONLY | os.O_CREAT, 0o640)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FetchError("another transfer of this image is active") from None
+        take_lock(self._handle)
         remove_others(self.paths)
         try:
             self._receive(held_here())
@@ -411,7 +422,6 @@ def make_folder(folder: Path) -> None:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise FetchError(f"{folder} is not a folder of root alone; remove it") from None
-        return
     try:
         os.chown(folder, -1, grp.getgrnam("docker").gr_gid)
         folder.chmod(0o2750)

@@ -6,6 +6,7 @@ it has them. Real dockers are in tests/lab/test_8_images.py.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
@@ -16,6 +17,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,6 +112,13 @@ class DockerNode:
         return subprocess.Popen(
             words, env={"PATH": self.path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+
+
+def has_open(pid: int, path: Path) -> bool:
+    """Whether a process has a file open; one that has ended has none."""
+    with suppress(FileNotFoundError):
+        return any(entry.readlink() == path for entry in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 def ended(process: subprocess.Popen[str]) -> scripts.Progress:
@@ -266,6 +275,27 @@ def test_what_transfers_of_other_images_have_left_is_removed(tmp_path: Path) -> 
         (taker.folder / f"{'e' * 64}.{end}").touch()
     assert ended(taker.fetch(source)).fine
     assert [path.name for path in taker.folder.iterdir()] == [f"{IMAGE.partition(':')[2]}.lock"]
+
+
+def test_a_node_that_asks_whether_a_transfer_runs_does_not_end_the_one_that_begins(tmp_path: Path) -> None:
+    """The question takes the lock for a moment, here until the receiver has failed to get it."""
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    taker.folder.mkdir(mode=0o750)
+    lock = taker.archive.with_suffix(".lock")
+    with lock.open("x") as asked:
+        fcntl.flock(asked, fcntl.LOCK_SH)
+        fetch = taker.fetch(source)
+        until(lambda: has_open(fetch.pid, lock))
+    assert ended(fetch).fine
+
+
+def test_a_second_transfer_of_an_image_is_refused(tmp_path: Path) -> None:
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    taker.folder.mkdir(mode=0o750)
+    with taker.archive.with_suffix(".lock").open("x") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = ended(taker.fetch(source))
+    assert done.reported == ("another transfer of this image is active",)
 
 
 @pytest.mark.parametrize("foul", ["writable", "link"])
