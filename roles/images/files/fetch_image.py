@@ -187,9 +187,29 @@ def held_here() -> dict[str, list[Any]]:
 
 
 def layers_of(image: str) -> list[str] | None:
-    """Return the layers of an image of docker's store, the lowest first; None when it does not have the image."""
+    """Return the layers of an image of docker's store, the lowest first; None when it does not have the image. Raises
+    FetchError when docker does not answer.
+    """
     found = run_command("docker", "image", "inspect", "--format", "{{json .RootFS.Layers}}", image)
-    return None if found is None else json.loads(found) or []
+    if found is not None:
+        return json.loads(found) or []
+    require_docker()
+    return None
+
+
+def require_docker() -> None:
+    """Raise FetchError, with the words of docker's client, unless docker answers the user of this process."""
+    try:
+        done = subprocess.run(
+            ["docker", "version", "--format", "{{.Server.Version}}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+    except FileNotFoundError:
+        raise FetchError("docker is not installed") from None
+    if done.returncode:
+        raise FetchError(" ".join(done.stderr.split())[:300] or f"docker version ended with {done.returncode}")
 
 
 def blobs_of(image: str) -> list[str]:

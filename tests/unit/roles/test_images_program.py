@@ -249,6 +249,14 @@ def test_a_source_whose_sshd_shows_a_banner_and_whose_own_transfer_ended(tmp_pat
     assert (done.fine, done.source_stopped) == (False, True), done
 
 
+def test_a_source_whose_docker_does_not_answer_the_user_is_not_a_transfer_that_ended(tmp_path: Path) -> None:
+    """The line is that of docs/runbooks/images.md."""
+    denied = "permission denied while trying to connect to the Docker daemon socket"
+    source = DockerNode.make(tmp_path / "n1", LAYERS)
+    done = ended(DockerNode.make(tmp_path / "n2").fetch(source, DOWN=denied))
+    assert (done.fine, done.source_stopped, done.reported) == (False, False, (denied,))
+
+
 def test_a_disk_that_is_full_ends_the_transfer_and_names_the_file(tmp_path: Path) -> None:
     """The source has more to send than the connection holds, and waits for a reader."""
     source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
