@@ -56,7 +56,7 @@ def cause_of(status: CoordinatorStatus | None, generation: int, reason: str, ker
 
     Args:
         status: what the coordinator answered last; None when it gave no answer.
-        generation: of the start of the trial; 0 when it was not started.
+        generation: of the start of the trial; 0 when it was not started, or its states are not known.
         reason: what is known of the failure.
         kernel: the lines of the kernels' logs since the trial began.
     """
@@ -68,14 +68,14 @@ def cause_of(status: CoordinatorStatus | None, generation: int, reason: str, ker
         return "memory"
     if any(one.state == "stuck" for one in own) or re.search(r"timed out|no answer within|in a row failed", said):
         return "hang"
-    failed = [one.reason for one in own if one.state in ("stopping", "held")]
+    failed = [one.reason for one in own if one.state in ("stopping", "held")] if generation else [reason]
     if any(WRONG_ANSWER.search(one) for one in failed):
         return "answer"
     if any("RDMA" in one for one in failed):
         return "rdma"
     if any(re.search(r"no correct .* within", one) for one in failed):
         return "hang"
-    return "end" if failed or status is None or not generation else "bench"
+    return "end" if failed or status is None else "bench"
 
 
 def first_failure(status: CoordinatorStatus | None, generation: int) -> str:

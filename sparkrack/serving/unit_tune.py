@@ -177,8 +177,9 @@ class UnitTune:
                 served = recreation.run(session)
                 result.reason = "" if served else session.failure or work.left()
                 done = served and self._measure_unit(session, work, nodes, result, ledger, None)
+                status = self._wait_for_cause(session, result) if served and result.reason else None
             self._declared_serves = served
-            self._add_evidence(nodes, result)
+            self._add_evidence(nodes, result, status)
             return done and not result.reason
 
         done = work.attempt(lambda: work.within(held, "recreate", recreate_and_measure))

@@ -56,6 +56,17 @@ def test_a_fault_of_a_gpu_ends_all_trials(tuned: TuneRack) -> None:
     tuned.whole_with(DECLARED)
 
 
+def test_a_measurement_of_the_declared_version_that_fails_is_not_an_end_of_the_engine(tuned: TuneRack) -> None:
+    (tuned.rack.folder / "tool.py").write_text("raise SystemExit('no tokenizer')")
+    code, output = finished(tuned.tune("--try", f"{KEY}={BETTER}"))
+    assert code == 1, output
+    assert tuned.verdicts() == {"": ("failed", "bench")}, output
+    (judged,) = tuned.ledger().judged
+    assert "no tokenizer" in judged.reason
+    assert tuned.ledger().open_tries
+    tuned.whole_with(DECLARED)
+
+
 def test_what_would_be_tried_is_shown_and_nothing_is_changed(tuned: TuneRack) -> None:
     before = {path: path.read_bytes() for path in (tuned.file, *(node.unit_file for node in tuned.rack.nodes))}
     generation = tuned.rack.record()["generation"]

@@ -180,8 +180,19 @@ def test_a_failure_has_the_cause_that_nodes_and_coordinator_show(
     assert judgement.cause_of(found, 7, "vllm failed (exit 1)", kernel) == cause
 
 
-def test_a_unit_that_was_not_started_has_not_failed_a_measurement() -> None:
-    assert judgement.cause_of(status(), 0, "apply failed (exit 1)", "") == "end"
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("apply failed (exit 1)", "end"),
+        (f"does not serve as rack.yaml declares it (held: {GARBAGE[1]}); its previous version serves again", "answer"),
+        ("does not serve as rack.yaml declares it (held: no correct completion within 120 s: )", "hang"),
+        (f"does not serve as rack.yaml declares it (held: {ENDED[1]})", "end"),
+    ],
+)
+def test_a_unit_that_does_not_serve_has_not_failed_a_measurement(reason: str, cause: str) -> None:
+    """Without a start whose states can be asked for, what was printed of the failure decides."""
+    assert judgement.cause_of(status(), 0, reason, "") == cause
+    assert judgement.cause_of(None, 0, reason, "") == cause
 
 
 def test_what_was_before_the_trial_is_not_its_failure() -> None:
