@@ -75,7 +75,7 @@ class StartChecks:
             self.remarks.append("NCCL of the image is unknown: it does not tell its version")
             return
         shown, build = answer[1], answer[2]
-        version = _parts(shown)
+        version = _split_version(shown)
         for row in known:
             inside = any(low <= version and (high is None or version < high) for low, high in row["versions"])
             if inside and row["build"] in (None, build):
