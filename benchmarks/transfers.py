@@ -22,6 +22,7 @@ from pathlib import Path
 import click
 
 from benchmarks import BenchError
+from benchmarks.unpacked_sshd import RSYNC, start_sshd, unpacked_environment, write_configuration
 
 PROGRAM = Path(__file__).parent.parent / "roles/models/files/fetch_model.py"
 PAGE = Path(__file__).parent.parent / "docs/evidence/transfers.md"
@@ -81,7 +82,7 @@ class Rack:
             run(*inside, "ip", "link", "set", "eth0", "up")
             run("tc", "qdisc", "add", "dev", f"v{node}", *limit)
             run(*inside, "tc", "qdisc", "add", "dev", "eth0", *limit)
-            servers.append(self.on(node, "/usr/sbin/sshd", "-D", "-f", str(self.configuration(node))))
+            servers.append(start_sshd(self.configuration(node), *inside))
         key = (self.top / "host.pub").read_text()
         known = [f"{self.address(node)} {key}" for node in range(self.receivers + 1)]
         (self.top / "known").write_text("".join(known))
@@ -90,17 +91,21 @@ class Rack:
         (self.top / "pids").mkdir()
         (self.top / "bin/systemctl").write_text(SYSTEMCTL.format(top=self.top))
         (self.top / "bin/systemctl").chmod(0o755)
+        libraries = unpacked_environment().get("LD_LIBRARY_PATH", "")
+        (self.top / "bin/rsync").write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {RSYNC} "$@"\n')
+        (self.top / "bin/rsync").chmod(0o755)
         time.sleep(1)
         return servers
 
     def configuration(self, node: int) -> Path:
         """Write the configuration of the server of a node."""
         path = self.top / f"sshd{node}"
-        path.write_text(
+        write_configuration(
+            path,
             f"ListenAddress {self.address(node)}\nHostKey {self.top}/host\nAuthorizedKeysFile {self.top}/user.pub\n"
             "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nMaxStartups 100\n"
             "Subsystem sftp internal-sftp\n"
-            f"SetEnv PATH={self.top}/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+            f"SetEnv PATH={self.top}/bin:/usr/sbin:/usr/bin:/sbin:/bin\n",
         )
         return path
 
@@ -172,7 +177,7 @@ def from_first(words: Callable[[Rack, str], list[str]], *, parallel: bool) -> Ca
 
 def rsync(rack: Rack, target: str) -> list[str]:
     """The command of rsync, with the same cipher."""
-    return ["rsync", "-a", "--inplace", "-e", " ".join(rack.ssh()), f"{rack.store(0)}/", target]
+    return [f"{rack.top}/bin/rsync", "-a", "--inplace", "-e", " ".join(rack.ssh()), f"{rack.store(0)}/", target]
 
 
 def scp(rack: Rack, target: str) -> list[str]:
@@ -232,12 +237,11 @@ def measure(receivers: int, size: int, megabits: int) -> list[str]:
 @click.option("--inside", type=int, hidden=True)
 def main(megabytes: int, megabits: int, docs: bool, inside: int | None) -> None:
     """Bring a model to 2, 4 and 8 nodes, and compare the time and the processor time. Needs root, sshd and rsync."""
-    missing = [name for name in ("ip", "tc", "rsync", "scp", "/usr/sbin/sshd") if not shutil.which(name)]
+    missing = [name for name in ("ip", "tc", "scp") if not shutil.which(name)]
     if missing or os.geteuid():
         raise click.ClickException(f"needs {', '.join(missing) or 'root'}")
     if inside is not None:
         run("mount", "-t", "tmpfs", "tmpfs", "/run")
-        Path("/run/sshd").mkdir()
         try:
             click.echo("\n".join(measure(inside, megabytes << 20, megabits)))
         except BenchError as error:

@@ -177,7 +177,7 @@ def _engine_layer(release: EngineRelease) -> bytes:
         "usr/bin/python3": "python3.11",
         f"lib64/{LOADER}": f"/{LIBRARIES}/{LOADER}",
     }
-    return _pack_tar(files, links)
+    return _pack_tar(files, links, ["tmp"])
 
 
 def _list_interpreter_files(root: Path) -> Iterator[tuple[str, bytes]]:
@@ -190,13 +190,18 @@ def _list_interpreter_files(root: Path) -> Iterator[tuple[str, bytes]]:
                 yield str(place), path.read_bytes()
 
 
-def _pack_tar(files: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
+def _pack_tar(files: dict[str, bytes], links: dict[str, str] | None = None, empty: Sequence[str] = ()) -> bytes:
+    """Return an archive. `empty`: folders without a file, in which everyone may write, such as tmp."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
         for folder in sorted(folders - {"."}):
             info = tarfile.TarInfo(folder)
             info.type, info.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(info)
+        for folder in empty:
+            info = tarfile.TarInfo(folder)
+            info.type, info.mode = tarfile.DIRTYPE, 0o1777
             tar.addfile(info)
         for path, data in files.items():
             info = tarfile.TarInfo(path)

@@ -20,6 +20,8 @@ MODULES = (
     "files/serve_slice.py",
     "files/serve_other_units.py",
     "files/serve_start.py",
+    "files/look_into_image.py",
+    "files/look_into_image.sh",
 )
 """Modules of the programs, which find them in their own folder."""
 COORDINATOR, AGENT = f"{FOLDER}/serve_coordinator.py", f"{FOLDER}/serve_agent.py"

@@ -12,13 +12,14 @@ from core.advisories.advisories import known_against
 from core.model.cabling import Cabling, Leg
 from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
 from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
+from core.model.image_lock import Pin
 from core.model.image_names import image_name
 from core.model.model_lock import ModelRecord
 from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
 from core.model.schema import Rack
 from core.model.written_secrets import written_secret
-from serving import declared_fit, topology_notes
+from serving import declared_fit, nccl_notes, topology_notes
 from serving.accepted import accepted_options, engine_arguments, idle_entries
 from serving.calibration import Calibration
 from serving.container_paths import mounted_models, unservable
@@ -490,7 +491,7 @@ def notes(
     rack: Rack,
     records: Mapping[str, ModelRecord],
     calibrations: Mapping[str, Calibration],
-    image_ids: Mapping[str, str],
+    pins: Mapping[str, Pin],
 ) -> Iterator[RuleViolation]:
     """Yield what is not a mistake and still worth a warning: what cannot be known yet, and what was decided by hand.
 
@@ -498,18 +499,20 @@ def notes(
         rack: a rack whose rules hold.
         records: the models of the lock file, by name.
         calibrations: what the last good start of each unit measured, by unit.
-        image_ids: the ID of each image of the lock file, by name.
+        pins: the images of the lock file, by name.
     """
     gateways = gateway_of(rack) is not None
     yield from shared_node_notes(rack)
     for unit in served_units(rack).values():
         reserved = reserved_gib(lambda key: getattr(rack, key))
-        image = image_ids.get(unit.image)
+        pin = pins.get(unit.image)
+        image, nccl = (pin.id, pin.nccl) if pin else (None, None)
         for note in (
             *_warn_of_unknown_memory(unit, records, calibrations.get(unit.name), image, reserved),
             *_list_accepted(unit, records.get(unit.model)),
             *_list_advice(unit, gateways),
-            *topology_notes.notes(rack, unit),
+            *nccl_notes.notes(rack, unit, pin),
+            *topology_notes.notes(rack, unit, nccl.version if nccl else None),
         ):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
+from core.advisories.advisories import NCCL, RING, known_against
 from core.model import Rack
 from core.model.errors import RuleViolation
 from serving.options import ServedUnit
 
 
-def notes(rack: Rack, unit: ServedUnit) -> Iterator[RuleViolation]:
+def notes(rack: Rack, unit: ServedUnit, nccl: str | None) -> Iterator[RuleViolation]:
     """Yield a warning for ranks that no cable joins, and for ranks whose links have different speeds.
 
     NCCL before 2.30 connects each rank with each other one (reported of rings of four and six nodes). A rank with 100G
     beside ranks with 200G sets the pace of all, and switches were reported to drop frames towards it.
+
+    nccl: the version in the unit's image; None where it is unknown.
     """
     ranks = unit.ranks(rack.nodes)
-    if apart := ranks_apart(rack, unit):
+    apart = ranks_apart(rack, unit)
+    if apart and (nccl is None or any(row.feature == RING for row in known_against(NCCL, nccl, (RING,)))):
         pairs = ", ".join(" and ".join(pair) for pair in apart)
+        subject = "NCCL before 2.30" if nccl is None else f"NCCL {nccl} of the image"
         yield RuleViolation(
             ("nodes",),
-            f"no cable joins {pairs}: NCCL before 2.30 does not connect the ranks of such a ring (reported)",
+            f"no cable joins {pairs}: {subject} does not connect such ranks (reported)",
             "take an image with NCCL 2.30 or later, or with a mesh plugin",
         )
     speeds = {name: _sum_cable_gbps(rack, name) for name in ranks}

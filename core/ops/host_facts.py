@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gevent.lock import Semaphore
 from paramiko import SSHException
@@ -13,6 +13,7 @@ from pyinfra.api.host import Host
 from core.model.errors import NO_SUDO
 from core.ops.refusals import refused_in_preview
 from core.ops.run_context import run_value
+from core.ops.run_lock import clock
 from core.ops.shell import run_script
 from core.probes import protocol
 from core.probes.protocol import Reading, UnknownError
@@ -20,6 +21,10 @@ from core.probes.protocol import Reading, UnknownError
 ANSWER_SECONDS = 40
 """Seconds for the whole answer of a node, while all others wait for it. A slow node takes seconds (a virtual node on a
 busy day: 12 s); one with a dead disk or driver never ends.
+"""
+CARRIED_SECONDS = 30
+"""Seconds for which the facts of a plan that was made under the lock count at its execution. A plan of a whole rack
+takes less than ten (a virtual rack on a busy day), and the execution begins right after it.
 """
 READ = 'eval "$(cat)"'
 """The command that reads a node. Its script comes by standard input: that of all roles has 50 KB, 70 KB in the quotes
@@ -54,11 +59,13 @@ _NOTHING = HostReading({}, {})
 @dataclass
 class _Cache:
     """Facts of a host in one stage of a run: for each role its reading, and the constant facts. `fault`: why the host
-    could not be read, if it could not. `changed`: an operation has changed the host since it was read completely.
+    could not be read, if it could not. `since`: when the host was first asked in this stage, by the clock of the lock.
+    `changed`: an operation has changed the host since it was read completely.
     """
 
     executing: bool
     fault: str = ""
+    since: float = 0
     readings: dict[str, HostReading] = field(default_factory=dict)
     constant: dict[str, bytes | None] = field(default_factory=dict)
     changed: bool = False
@@ -67,10 +74,11 @@ class _Cache:
 @dataclass
 class _KnownHost:
     """What is kept of a host. An operation about all hosts may read this host while its own operation does, so each
-    host has a lock."""
+    host has a lock. `carries`: whether the execution begins with the facts of the plan."""
 
     lock: Semaphore = field(default_factory=Semaphore)
     cache: _Cache | None = None
+    carries: bool = False
 
 
 _registered: dict[str, Probe] = {}
@@ -86,8 +94,8 @@ def read(host: Host, role: str) -> HostReading:
     unknown, and then for every role: a node that has not answered in time is not asked again by each of them.
 
     The first reading is for all roles at once, so a run that changes nothing costs one command. After a change only the
-    role that asks is read again. Facts that were read to show a plan are not used to execute it: the operator may have
-    reviewed it for an hour.
+    role that asks is read again. Facts that were read to show a plan are not used to execute it, since the operator may
+    have reviewed it for an hour; those of a plan that was made under the lock are, see `carry_facts`.
     """
     if refused_in_preview(host):
         raise UnknownError("no preview of the changes could be shown")
@@ -95,7 +103,7 @@ def read(host: Host, role: str) -> HostReading:
     with known.lock:
         cache = known.cache
         if cache is None or cache.executing != host.state.is_executing:
-            cache = known.cache = _Cache(host.state.is_executing)
+            cache = known.cache = _begin_stage(known, executing=host.state.is_executing)
         if role not in cache.readings and not cache.fault:
             to_run = {role: _registered[role]} if cache.changed else _registered
             reading, cache.fault = _ask_node(
@@ -109,6 +117,23 @@ def read(host: Host, role: str) -> HostReading:
             cache.constant |= {key: content for key, content in reading.found.items() if key in names}
             cache.readings |= dict.fromkeys(to_run, reading)
         return cache.readings[role]
+
+
+def carry_facts(host: Host) -> None:
+    """Let the execution begin with the facts of a host that its plan has read, for CARRIED_SECONDS since it was asked.
+
+    For a run that made its plan while it held the lock, and executes it at once. After an operation has changed the
+    host the role that asks is read again, as ever.
+    """
+    run_value(host, _KnownHost).carries = True
+
+
+def _begin_stage(known: _KnownHost, *, executing: bool) -> _Cache:
+    """Return what is known of a host at the begin of a stage of the run."""
+    plan = known.cache
+    if plan and executing and known.carries and not plan.fault and 0 <= clock() - plan.since <= CARRIED_SECONDS:
+        return replace(plan, executing=True)
+    return _Cache(executing, since=clock())
 
 
 def read_again(host: Host, role: str) -> HostReading:

@@ -14,18 +14,21 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 
-def map_processes(work: Callable[..., Result], calls: Sequence[tuple[Any, ...]], most: int) -> list[Result | None]:
+def map_processes(
+    work: Callable[..., Result], calls: Sequence[tuple[Any, ...]], most: int, preload: Sequence[str] = ()
+) -> list[Result | None]:
     """Return the result of `work` for each call, in their order; None for a call whose process was killed, for example
     when memory ran out.
 
-    `most`: processes at a time. Raises KeyboardInterrupt when the run is ended by Ctrl-C or SIGTERM; no process remains
+    `most`: processes at a time. `preload`: modules that `work` needs besides its own: loaded once, and shared by the
+    processes. Raises KeyboardInterrupt when the run is ended by Ctrl-C or SIGTERM; no process remains
     then.
     """
     # Not forked from this process, whose locks and connections they would share, but from one that has only imported
     # what they need: each would take 0.7 s of CPU time for that.
     context = get_context("forkserver")
     # The first one finds our packages: the server of forks begins without sys.path of this process.
-    context.set_forkserver_preload(["sparkrack_start", work.__module__])
+    context.set_forkserver_preload(["sparkrack_start", work.__module__, *preload, "core.util.before_forks"])
     # The server of forks may have been started where Ctrl-C was not ignored: its processes begin as it did.
     pool = ProcessPoolExecutor(
         min(most, len(calls) or 1),

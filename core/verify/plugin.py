@@ -146,10 +146,10 @@ class VerifyPlugin:
         return CheckReporter(request.node.user_properties)
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Omit the arguments of functions from tracebacks, since they may contain a secret; tracebacks are part of a
-        JUnit report.
+        """Omit the arguments of functions from tracebacks, since they may contain a secret. A JUnit report has
+        tracebacks, and nothing else has.
         """
-        config.option.tbstyle = "short"
+        config.option.tbstyle = "short" if config.option.xmlpath else "line"
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test for every part of the rack that its arguments need."""

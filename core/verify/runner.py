@@ -24,6 +24,7 @@ from core.verify.plugin import VerifyPlugin, WatchForwarding, unwatched
 
 MAX_SESSIONS = 8
 """Sessions at a time. Each waits for its machine most of the time."""
+_NO_PLUGINS = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
 PROGRESS_SECONDS = 0.3
 """Interval in seconds at which the reports of the sessions are read."""
 
@@ -46,18 +47,19 @@ def run_checks(
     verified.
     """
     apart = frozenset(excluded)
-    paths, names = [str(file) for file in files], list(machines)
+    files, names = list(files), list(machines)
+    paths = [str(file) for file in files]
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         reports = [Path(folder) / f"{number}.xml" for number in range(len(names))]
         steps = Path(folder) / "progress"
         calls = [
-            (rack, paths, name, report, bandwidth, apart, steps, watch_forwarding)
+            (rack, paths, name, report if junit else None, bandwidth, apart, steps, watch_forwarding)
             for name, report in zip(names, reports, strict=True)
         ]
         outcomes = []
         progress.phase("verify", names)
         with _follow_steps(steps, progress):
-            results = map_processes(session, calls, MAX_SESSIONS)
+            results = map_processes(session, calls, MAX_SESSIONS, _modules_of_checks(files))
         for name, found in zip(names, results, strict=True):
             outcomes += (
                 [incomplete_outcome(name, "the verification was interrupted before it was complete")]
@@ -67,6 +69,13 @@ def run_checks(
         if junit:
             join(reports, junit)
     return outcomes
+
+
+def _modules_of_checks(files: list[Path]) -> list[str]:
+    """Return the modules of verify files of this program. Each session reads the file itself, by pytest; what the file
+    imports is loaded once."""
+    ours = [file.relative_to(PACKAGES).with_suffix("") for file in files if file.is_relative_to(PACKAGES)]
+    return [".".join(file.parts) for file in ours]
 
 
 def incomplete_outcome(machine: str, why: str) -> Outcome:
@@ -107,14 +116,17 @@ def session(
     rack: Rack,
     files: list[str],
     machine: str,
-    junit: Path,
+    junit: Path | None,
     bandwidth: bool,
     excluded: frozenset[str] = frozenset(),
     steps: Path | None = None,
     watch_forwarding: WatchForwarding = unwatched,
 ) -> list[Outcome]:
-    """One pytest session about one machine, in a process of its own. `steps`: the file to which it appends its
-    progress, in a private folder in which all sessions share answers.
+    """One pytest session about one machine, in a process of its own.
+
+    `junit`: path for its outcomes as JUnit XML, with a traceback of each failure, which costs most of the CPU time of a
+    check that fails. `steps`: the file to which it appends its progress, in a private folder in which all sessions
+    share answers.
     """
     inherit()
 
@@ -131,21 +143,32 @@ def session(
     nodes, switches = (frozenset({machine} & set(group)) for group in (rack.nodes, rack.switches))
     folder = steps.parent if steps else None
     proof = VerifyPlugin(rack, nodes, switches, bandwidth, excluded, step, folder, watch_forwarding)
-    # Neither the current folder nor the user's settings may change the result.
-    for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
-        os.environ.pop(name, None)
     arguments = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-c", "/dev/null"]
     # That plugin collects all garbage of the process twice (measured: 0.19 s of a session's 0.49 s) and warns of
     # exceptions in destructors, which are not outcomes.
     arguments += ["-p", "no:unraisableexception"]
     arguments += [f"--rootdir={PACKAGES}", "--import-mode=importlib", "-o", "python_files=verify.py"]
-    arguments += [f"--junitxml={junit}", "-o", f"junit_suite_name={machine}"]
-    code = pytest.main([*files, *arguments], plugins=[proof])
+    if junit:
+        arguments += [f"--junitxml={junit}", "-o", f"junit_suite_name={machine}"]
+    with _own_environment():
+        code = pytest.main([*files, *arguments], plugins=[proof])
     whole = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
     if not whole and all(outcome.passed or outcome.skipped for outcome in proof.outcomes):
         proof.outcomes.append(incomplete_outcome(machine, f"the proof ended early, pytest's exit {int(code)}"))
     step("-", 0, 0)
     return proof.outcomes
+
+
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """Let neither the user's settings nor a plugin of another package change the result in the block."""
+    kept = {name: os.environ.pop(name, None) for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", _NO_PLUGINS)}
+    os.environ[_NO_PLUGINS] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_NO_PLUGINS)
+        os.environ.update({name: value for name, value in kept.items() if value is not None})
 
 
 def join(reports: list[Path], into: Path) -> None:

@@ -20,6 +20,7 @@ from core.probes.protocol import UnknownError
 from core.util.event import Event, EventKind
 from roles.images import ROLE, facts, image_sources, scripts
 from roles.images.delivery import ImageDelivery
+from roles.images.desired import ImageGoal
 from roles.images.facts import ImageStep
 from roles.images.image_sources import ImageSources
 
@@ -59,6 +60,7 @@ def deliver_images(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, No
         known = image_sources.sources_of(host.state, rack)
         survey = known.survey
         obstacles, steps, records = survey.obstacles(node.name), survey.steps(node.name), survey.records(node.name)
+        unasked = survey.unasked(node.name)
         changes = [] if obstacles else survey.changes(node.name)
     except (UnknownError, ValueError, ConfigError) as unknown:
         yield refusals.fail_unknown(host, unknown)
@@ -66,7 +68,7 @@ def deliver_images(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, No
     if obstacles:
         yield refusals.refuse(host, *obstacles)
         return
-    if not steps and not records:
+    if not steps and not records and not unasked:
         host.noop("all images are there, and are what the lock file says")
         return
     host_facts.invalidate(host)
@@ -75,8 +77,8 @@ def deliver_images(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, No
         if step.there and step.goal.pin:
             yield sudo_script(scripts.name(step.goal.image, step.goal.pin.id))
     missing = [step for step in steps if not step.there]
-    if records or missing:
-        yield FunctionCommand(_carry_out, (known, rack, node.name, records, missing), {})
+    if records or unasked or missing:
+        yield FunctionCommand(_carry_out, (known, rack, node.name, records, unasked, missing), {})
 
 
 def _is_unknown(state: State, host: Host) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
@@ -91,6 +93,7 @@ def _carry_out(
     rack: Rack,
     node: str,
     records: Mapping[str, image_lock.Pin],
+    unasked: Iterable[ImageGoal],
     missing: Iterable[ImageStep],
 ) -> bool:
     """Deliver one image after the other, as determined during the run; the first failure is the end."""
@@ -99,6 +102,8 @@ def _carry_out(
     def deliveries() -> None:
         if records:
             image_lock.record(lock_path(rack.source), rack.images, records)
+        for goal in unasked:
+            delivery.ask_nccl(known.transfers[goal.image.name])
         for step in missing:
             delivery.deliver(step)
 

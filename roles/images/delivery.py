@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyinfra.api.host import Host
 
+from core.advisories.advisories import NCCL, PIP_WHEEL, advisory_line, known_against
 from core.model import image_lock, lock_file, mebibytes
 from core.model.image_lock import Pin
 from core.ops import distribution
@@ -37,6 +38,28 @@ class ImageDelivery:
             self._fetch_image(transfers)
             self._make_transfer(transfers).send(scripts.name(transfers.goal.image, self._pin_image(transfers).id))
             transfers.holders.add(self.node)
+        # After the other nodes may take it: they do not wait for the answer.
+        if transfers.asks_nccl:
+            transfers.asks_nccl = False
+            self.ask_nccl(transfers)
+
+    def ask_nccl(self, transfers: ImageTransfers) -> None:
+        """Ask a container what the image has of NCCL, and record it: `sparkrack check` judges it without a connection.
+
+        What docker could not do is not recorded, so that the next run asks again. Raises TransferStoppedError where the
+        lock file cannot be written, OSError for the line.
+        """
+        local, pin = transfers.goal.image.local, self._pin_image(transfers)
+        _, lines, complaints = run_script(self.host, scripts.ask_nccl(pin.id), scripts.NCCL_SECONDS + 30)
+        found = scripts.parse_nccl(lines, complaints)
+        if found is None:
+            why = "; ".join(complaints[-3:]) or "no message"
+            self.host.log(f"{local}: no container of it told its NCCL, so the next run asks again: {why}")
+            return
+        self._record_pin(transfers, replace(pin, nccl=found))
+        self.host.log(f"{local}: NCCL {f'{found.version} ({found.build})' if found.version else 'unknown'}")
+        for row in known_against(NCCL, found.version or "", (PIP_WHEEL,) if found.build == "wheel" else ()):
+            self.host.log(f"{local}: {advisory_line(row, found.version or '')}")
 
     def _make_transfer(self, transfers: ImageTransfers) -> Transfer:
         survey = self.fleet.survey
@@ -121,15 +144,19 @@ class ImageDelivery:
             pin, size = self._inspect_image(transfers, image.outside(None))
         except TransferStoppedError:
             return False
+        self._record_pin(transfers, pin)
+        self.host.log(f"{image.local}: recorded as {pin.digest or 'no digest'}, ID {desired.short(pin.id)}")
+        transfers.size = size
+        return True
+
+    def _record_pin(self, transfers: ImageTransfers, pin: Pin) -> None:
         rack = self.fleet.survey.rack
         lock = lock_file.lock_path(rack.source)
         try:
-            image_lock.record(lock, rack.images, {image.name: pin})
+            image_lock.record(lock, rack.images, {transfers.goal.image.name: pin})
         except OSError as error:
             raise TransferStoppedError(f"{lock}: cannot be written: {error.strerror}") from None
-        self.host.log(f"{image.local}: recorded as {pin.digest or 'no digest'}, ID {desired.short(pin.id)}")
-        transfers.pin, transfers.size = pin, size
-        return True
+        transfers.pin = pin
 
     def _inspect_image(self, transfers: ImageTransfers, reference: str) -> tuple[Pin, int]:
         """Return the identity of an image on this node, and its size."""

@@ -106,6 +106,11 @@ class Survey:
         """Return the records that this node's operation writes."""
         return self.found if node == next(iter(self.views), None) else {}
 
+    def unasked(self, node: str) -> list[desired.ImageGoal]:
+        """Return the images about whose NCCL nothing is recorded, and of whose holders this node is the first."""
+        goals = [goal for goal in self.goals if goal.pin and goal.pin.nccl is None]
+        return [goal for goal in goals if node == next((name for name in self.views if name in goal.holders), None)]
+
     def steps(self, node: str) -> list[ImageStep]:
         """Return the missing images of a node."""
         held, steps = self.views[node].stock, []
@@ -138,6 +143,8 @@ class Survey:
         lock = lock_path(self.rack.source)
         if any(goal.new or goal.pin is None for goal in self.goals) and not _is_folder_writable(lock):
             lines.append(f"{lock}: cannot be written, and an image is not in it yet")
+        elif self.unasked(node) and not _is_folder_writable(lock):
+            lines.append(f"{lock}: cannot be written, and NCCL of an image is not in it yet")
         return lines
 
     def changes(self, node: str) -> list[Event]:
@@ -163,6 +170,8 @@ class Survey:
         lock = lock_path(self.rack.source).name
         for name, pin in self.records(node).items():
             changes += acted(Action.RECORD, name, detail=f"as {desired.short(pin.id)} in {lock}")
+        for goal in self.unasked(node):
+            changes += acted(Action.RECORD, goal.image.name, detail=f"with its NCCL in {lock}")
         return changes
 
 

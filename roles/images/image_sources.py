@@ -16,11 +16,14 @@ from roles.images.facts import ImagesFacts, Survey
 
 @dataclass(kw_only=True)
 class ImageTransfers(ChainTransfers):
-    """One image during its distribution; a receiver passes on the archive while it comes."""
+    """One image during its distribution; a receiver passes on the archive while it comes. `asks_nccl`: the first node
+    that gets it asks what it has of NCCL; no node that has it does.
+    """
 
     goal: desired.ImageGoal
     pin: Pin | None
     size: int | None
+    asks_nccl: bool
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ def _survey_sources(state_: State, rack: Rack) -> ImageSources:
                 goal=goal,
                 pin=goal.pin,
                 size=goal.size,
+                asks_nccl=(goal.pin is None or goal.pin.nccl is None) and not goal.holders,
                 holders=set(survey.givers(goal)),
                 expected=set(survey.takers(goal)),
             )

@@ -10,11 +10,13 @@ import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from core.model.image_lock import HASH, Pin
+from core.model.image_lock import HASH, NCCL_BUILDS, ImageNccl, Pin
 from core.model.image_names import ImageName
 from core.ops.detached_unit import DetachedUnit, output_of
 from core.ops.distribution import Route
 from core.util import resources
+from serving.image_look import ENTRYPOINT, nccl_arguments
+from serving.launch import NCCL_CONF
 
 FOLDER = "/run/sparkrack-images"
 ARCHIVES = "/var/tmp/sparkrack-images"  # noqa: S108 - the program refuses a folder that is not of root alone
@@ -25,6 +27,15 @@ _COUNTED = re.compile(r"^(\d+) bytes copied$")
 _ENDED = re.compile(r"^sparkrack: load ended (\d+)$")
 _STOPPED = "the transfer of the other node ended before it had the image"
 _LAYER = re.compile(r"^[0-9a-f]{12}: (Pulling fs layer|Pull complete|Already exists)$")
+NCCL_SECONDS = 60.0
+"""Seconds that a container may take to tell what its image has of NCCL."""
+NCCL_CONTAINER = "sparkrack-image-look"
+_CONTAINER_ENDED = re.compile(r"sparkrack: container ended (\d+)")
+_NCCL = re.compile(rf"nccl: (\d{{1,4}}(?:\.\d{{1,4}}){{2}}) ({'|'.join(NCCL_BUILDS)})")
+_NO_ANSWER = (124, 125)
+"""Exit codes of timeout, and of docker itself. The container's own are an answer."""
+_KEPT_LINES, _KEPT_LENGTH = 50, 200
+"""Lines and characters of an image's /etc/nccl.conf that are recorded."""
 _NOISE = re.compile(r"^[0-9a-f]{12}: |^$")
 """Lines without information."""
 
@@ -114,6 +125,39 @@ def inspected(image: ImageName, lines: Sequence[str]) -> tuple[Pin, int]:
             if all(map(HASH.fullmatch, [identity, *own])):
                 return Pin(image.digest or (own[0] if own else None), identity), int(size)
     raise ValueError(f"unexpected probe output {lines}")
+
+
+# claim: images.nccl
+def ask_nccl(identity: str) -> str:
+    """Return shell text that runs one container of an image, which prints what the image has of NCCL, and then its exit
+    code on standard error. The container takes nothing that a running unit needs: no GPU, no network, 256 MiB of memory
+    (NCCL 2.28.9 was seen to take 15).
+    """
+    remove = f"docker rm --force {NCCL_CONTAINER} >/dev/null 2>&1 || :"
+    # Only docker's own messages come by standard error. Without the proxy a container that ignores TERM keeps nothing.
+    run = (
+        *("docker", "run", "--rm", f"--name={NCCL_CONTAINER}", "--attach=stdout", "--sig-proxy=false", "--pull=never"),
+        *("--network=none", "--runtime=runc", "--memory=256m", "--memory-swap=256m", "--pids-limit=64"),
+        *(f"--entrypoint={ENTRYPOINT}", identity, *nccl_arguments()),
+    )
+    return (
+        f"{remove}; {{ code=0; timeout --kill-after=5 {NCCL_SECONDS:g} {_quoted_words(*run)} </dev/null || code=$?; "
+        f'echo "sparkrack: container ended $code" >&2; }} | head -c 16384; {remove}'
+    )
+
+
+def parse_nccl(lines: Sequence[str], complaints: Sequence[str]) -> ImageNccl | None:
+    """Parse the output of `ask_nccl`, and its lines on standard error; None where docker ran no container."""
+    ended = next((found for line in reversed(complaints) if (found := _CONTAINER_ENDED.fullmatch(line.strip()))), None)
+    if ended is None or int(ended[1]) in _NO_ANSWER:
+        return None
+    if int(ended[1]):
+        return ImageNccl(None, None, None)
+    reported = next((found for line in lines if (found := _NCCL.fullmatch(line.strip()))), None)
+    prefix = f"{NCCL_CONF}: "
+    conf = [line.removeprefix(prefix)[:_KEPT_LENGTH] for line in lines if line.startswith(prefix)]
+    version, build = (reported[1], reported[2]) if reported else (None, None)
+    return ImageNccl(version, build, tuple(conf[:_KEPT_LINES]))
 
 
 def name(image: ImageName, identity: str) -> str:

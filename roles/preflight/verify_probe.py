@@ -78,8 +78,7 @@ class VerifyFacts:
         held |= {"docker engine": self.one("engine") or "none", CMDLINE: common(self.one("cmdline").split())}
         held["BIOS"] = f"{self.maker(node)} {self.one('bios')}"
         held |= {about: self.one(question) or "none" for about, question in TOOLS.items()}
-        if "device" in self.reported:  # a machine without EFI has none
-            held[ESRT] = f"{self.maker(node)} {', '.join(sorted(self.reported['device']))}"
+        held[ESRT] = f"{self.maker(node)} {', '.join(sorted(self.reported.get('device', ()))) or 'none'}"
         if self.one("store"):  # unknown where docker does not run
             held[STORE] = self.one("store")
         if "image" in self.reported:  # unknown where docker does not run

@@ -28,73 +28,10 @@ KEPT = 8 << 30
 """Bytes that CUDA may have less than the kernel has free; a context and what is in use take 1 to 2 GiB (estimated)."""
 NCCL_CONF = "/etc/nccl.conf"
 CUDA_PROGRAM = "/usr/local/lib/sparkrack/serve/serve_cuda.py"
-LOOK = """\
-import importlib.util, os, shutil, sys
-for word in sys.argv[1:]:
-    kind, _, name = word.partition(":")
-    if kind == "program" and not shutil.which(name):
-        sys.exit("the image has no program " + name)
-    if kind == "module" and importlib.util.find_spec(name) is None:
-        sys.exit("the image has no module " + name)
-    if kind == "file" and not os.path.exists(name):
-        sys.exit("the container has no file " + name)
-    if kind == "settings" and os.path.exists(name):
-        with open(name, errors="replace") as file:
-            print("".join("%s: %s\\n" % (name, one.strip()) for one in file if one.strip() and one[0] != "#"), end="")
-    if kind == "nccl":
-        try:
-            import ctypes
-        except ImportError:
-            continue
-        number, found = ctypes.c_int(), importlib.util.find_spec("nvidia")
-        wheels = [one + "/nccl/lib/libnccl.so.2" for one in (found.submodule_search_locations if found else ())]
-        for path, build in [(one, "wheel") for one in wheels if os.path.exists(one)] + [("libnccl.so.2", "system")]:
-            try:
-                if not ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number)):
-                    print("nccl: %d %s" % (number.value, build))
-                    break
-            except (OSError, AttributeError):
-                continue
-    if kind == "cuda":
-        import ctypes
-        try:
-            library = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            sys.exit("the container has no libcuda.so.1: its runtime gave it no driver")
-        count, text = ctypes.c_int(), ctypes.c_char_p()
-        code = library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count))
-        if code:
-            library.cuGetErrorName(code, ctypes.byref(text))
-            sys.exit("CUDA answers %d (%s)" % (code, (text.value or b"unknown").decode()))
-        if not count.value:
-            sys.exit("CUDA shows no GPU")
-"""
-"""The program of the container. Its words: program:NAME, module:NAME, file:PATH, cuda; settings:PATH, which prints the
-lines of a file of the image; and nccl, which prints the number of its NCCL and its build: the one of the pip wheel,
-which torch takes first, or that of the system. NCCL tells it without a GPU."""
-
-SHELL_LOOK = """\
-PATH=$PATH:/app
-for word do
-    name=${word#*:}
-    case $word in
-    program:*) command -v "$name" > /dev/null || { echo "the image has no program $name" >&2; exit 1; } ;;
-    file:*) [ -e "$name" ] || { echo "the container has no file $name" >&2; exit 1; } ;;
-    settings:*) [ ! -e "$name" ] || sed -n "s|^[^#].*|$name: &|p" "$name" ;;
-    devices:*)
-        "$name" --list-devices 2>&1 | grep -q CUDA0 && continue
-        echo "$name --list-devices names no CUDA0: it would compute on the CPU" >&2
-        exit 1 ;;
-    cuda) cuda=1 ;;
-    esac
-done
-if [ -n "${cuda-}" ] && command -v python3 > /dev/null; then
-    exec python3 -c "$0" cuda
-fi
-"""
-"""The same for an image of which it is not known whether it has Python: a script of sh, whose name is LOOK. llama.cpp's
-own images have their programs in /app. A program
-that prints the devices on which it computes is devices:NAME."""
+LOOK = Path(__file__).with_name("look_into_image.py").read_text(encoding="utf-8")
+"""The program of the container, which names its words."""
+SHELL_LOOK = Path(__file__).with_name("look_into_image.sh").read_text(encoding="utf-8")
+"""The same for an image of which it is not known whether it has Python: a script of sh, whose name is LOOK."""
 
 _CONDITION = re.compile(r"(cuda|driver)(>=|<=|=|<|>)([0-9.]+)")
 
@@ -133,14 +70,12 @@ class StartChecks:
 
     def _check_nccl(self, printed: str, known: list[dict[str, Any]]) -> None:
         """Compare NCCL of the image with what is known against some versions of it: that does not refuse the rank."""
-        answer = re.search(r"^nccl: ([0-9]+) (wheel|system)$", printed, re.MULTILINE)
+        answer = re.search(r"^nccl: ([0-9]+(?:\.[0-9]+){2}) (wheel|system)$", printed, re.MULTILINE)
         if not answer:
             self.remarks.append("NCCL of the image is unknown: it does not tell its version")
             return
-        number, build = int(answer[1]), answer[2]
-        # 2.28.9 is 22809 (NCCL_VERSION of nccl.h since 2.9).
-        version = [number // 10000, number // 100 % 100, number % 100]
-        shown = ".".join(map(str, version))
+        shown, build = answer[1], answer[2]
+        version = _split_version(shown)
         for row in known:
             inside = any(low <= version and (high is None or version < high) for low, high in row["versions"])
             if inside and row["build"] in (None, build):

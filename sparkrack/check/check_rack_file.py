@@ -112,10 +112,14 @@ def _warn_of_serving(file: Path, rack: Rack) -> list[str]:
     if not served_units(rack):
         return []
     lock = lock_path(rack.source)
-    notes = serving_rules.notes(
-        rack, model_lock.read_declared(lock, rack.models), calibration.read(lock), image_lock.known_ids(lock)
-    )
-    return [f"{position(file, note.path)}: {note.what}; {note.right}" for note in notes]
+    warnings: list[str] = []
+    pins: dict[str, image_lock.Pin] = {}
+    try:
+        pins = image_lock.read(lock)
+    except ConfigError as broken:
+        warnings += str(broken).splitlines()
+    notes = serving_rules.notes(rack, model_lock.read_declared(lock, rack.models), calibration.read(lock), pins)
+    return warnings + [f"{position(file, note.path)}: {note.what}; {note.right}" for note in notes]
 
 
 def _warn_of_releases(file: Path, rack: Rack) -> list[str]:

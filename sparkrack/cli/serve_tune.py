@@ -14,7 +14,7 @@ from core.util.command_error import CommandError
 from core.util.tables import print_sentence, print_whole
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option, unit_argument
-from sparkrack.serving.tune_ledger import TuneLedger
+from sparkrack.serving.tune_ledger import LOG_SUFFIX, TuneLedger
 from sparkrack.serving.tune_tries import Candidate, parse_tries, shown_value
 from sparkrack.serving.unit_tune import UnitTune
 from sparkrack.terminal.progress import show_progress
@@ -104,6 +104,7 @@ def print_ledger(ledger: TuneLedger, console: Console) -> None:
     if ledger.ended and ledger.ended.reason:
         click.echo(f"ended: {ledger.ended.reason}", err=True)
     click.echo(f"ledger: {ledger.path}")
+    click.echo(f"log: {ledger.path.with_suffix(LOG_SUFFIX)}")
 
 
 def _shown_speed(tokens_s: float) -> str:

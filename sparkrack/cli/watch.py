@@ -71,8 +71,9 @@ def watch(
       sparkrack watch --html watch.html
 
     The values are those that Prometheus on the server of the section `watch` has, which is asked over ssh: it listens
-    on loopback there. --url asks another address, and no Alertmanager for silences. Without a terminal it is shown
-    once. A dash is a value that nothing exports, a question mark one that is unknown.
+    on loopback there. --url asks another address, and no Alertmanager for silences. Without a terminal, or on one
+    that cannot be redrawn (TERM=dumb), it is shown once. A dash is a value that nothing exports, a question mark one
+    that is unknown.
     Exit 0 when no alert fires, 2 when one does, a machine is silent, or alerts are silenced by what is not a run; 1
     when something is unknown or Prometheus does not answer.
     """
@@ -92,7 +93,8 @@ def watch(
             click.echo(str(path))
         return
     names = tuple(name for name in (*found.nodes, *found.switches) if name in machines)
-    live = sys.stdout.isatty() and not (once or as_json or quiet or html)
+    renewable = sys.stdout.isatty() and not Console().is_dumb_terminal
+    live = renewable and not (once or as_json or quiet or html)
     with open_apis(found, url) as apis:
         report = show_live(found, names, apis) if live else collect(found, names, apis.prometheus, apis.alertmanager)
         if report is None:

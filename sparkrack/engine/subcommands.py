@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 from core.util.debug_log import LOG
 from core.util.progress import WITHOUT_PROGRESS
@@ -95,10 +96,13 @@ class CommandRunner:
         if self._stop:
             raise InterruptedCommandError
 
-    def call(self, words: Sequence[str], *, keep: bool = False, folder: Path | None = None) -> CommandResult:
-        """Call a command and wait for it; `keep`: return its stdout instead of printing it. `folder`: where it runs, if
-        not here; then it may ask although its stdout is kept. Raises InterruptedCommandError when the run was to end
-        before; `check` reports an interruption during the call.
+    def call(
+        self, words: Sequence[str], *, keep: bool = False, folder: Path | None = None, log: BinaryIO | None = None
+    ) -> CommandResult:
+        """Call a command and wait for it. `keep`: return its stdout instead of printing it. `log`: a file that gets
+        what it prints. `folder`: where it runs, if not here; then it may ask although its stdout is kept.
+
+        Raises InterruptedCommandError when the run was to end before; `check` reports an interruption during the call.
         """
         self.check()
         begin = time.monotonic()
@@ -112,9 +116,10 @@ class CommandRunner:
                 **os.environ,
                 WITHIN: "rebuild",
                 **self._environment,
-                **({WITHOUT_PROGRESS: "1"} if self._as_json else {}),
+                **({WITHOUT_PROGRESS: "1"} if self._as_json or log else {}),
             },
-            stdout=stdout,
+            stdout=log or stdout,
+            stderr=log,
             pass_fds=() if self._lock is None else (self._lock,),
             preexec_fn=_bound_to(os.getpid()),
         )

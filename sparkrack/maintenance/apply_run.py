@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from core.model import Rack, load
 from core.model.errors import printable
 from core.model.selection import ALWAYS, ROLES, Selection
+from core.ops import host_facts
 from core.ops.run_lock import Holder, LockError, new_holder
 from core.util import regular_file
 from core.util.command_error import CommandError, DeclinedError
@@ -289,6 +290,9 @@ class ApplyRun:
                 session.no_nodes(self.no_nodes)
                 now = planned(session, self.file)
                 self._require_shown_plan(shown, kept, now)
+                if held:
+                    for host in session.active:
+                        host_facts.carry_facts(host)
                 done = ApplyResult(result="nothing to do")
                 if now.code:
                     # No alert is silenced where a run takes off what would silence it.

@@ -155,17 +155,25 @@ def bench_tool(unit: ServedUnit) -> BenchTool | PooledTool:
 
 
 def measure(
-    rack: Rack, head: UnitHead, kind: Kind, matrix: list[tuple[BenchCase, str]], screen: Screen
+    rack: Rack,
+    head: UnitHead,
+    kind: Kind,
+    matrix: list[tuple[BenchCase, str]],
+    screen: Screen,
+    *,
+    again: bool = False,
 ) -> ServeBenchRecord:
     """Measure each case of a matrix, with the reason for which it is skipped; what fails is in the record. Raises
     BenchError when the unit cannot be measured at all.
+
+    `again`: after another measurement, by which a unit may still be called busy.
     """
     unit = head.unit
     screen.phase(f"measure unit {unit.name}", [head.node])
     screen.step(head.node, "ask the coordinator and the container")
     state, generation = head.state()
     running = head.running(generation)
-    if state == "busy":
+    if state == "busy" and not again:
         screen.warn(f"unit {unit.name} is busy: it computes for others, or did a minute ago; figures may be worse")
     made = datetime.now(UTC)
     tool = bench_tool(unit)

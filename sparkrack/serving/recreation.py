@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sparkrack.engine.subcommands import CommandRunner, InterruptedCommandError
+from sparkrack.engine.subcommands import CommandResult, CommandRunner, InterruptedCommandError
 from sparkrack.serving.coordinator import SERVING, STOPPED, CoordinatorError, CoordinatorStatus
 from sparkrack.serving.previous_version import PreviousVersion, PreviousVersionError
 from sparkrack.serving.unit_run import UnitRun, UnitSession
@@ -62,7 +62,7 @@ class UnitRecreation:
             return True  # what is kept is of the latest time that it was
         served = tuple(rank.node for rank in now.ranks)
         if served != previous.nodes:
-            session.screen.say(f"{self.name}: its nodes change, so that it cannot go back to its previous version")
+            session.tell(f"{self.name}: its nodes change, so that it cannot go back to its previous version")
             return True
         session.check()
         try:
@@ -91,8 +91,8 @@ class UnitRecreation:
             return False
         caller = CommandRunner(None, as_json=False, environment=session.lock.environment)
         try:
-            with session.screen.hidden(), caller.listening():
-                done = caller.call(words)
+            with caller.listening():
+                done = _call_apply(session, caller, words)
                 caller.check()
         except InterruptedCommandError:
             work.interrupted = True
@@ -123,7 +123,7 @@ class UnitRecreation:
         session.check()
         try:
             generation = previous.find(changed=not applied)
-            session.screen.say(f"{self.name}: goes back to its previous version, that of generation {generation}")
+            session.tell(f"{self.name}: goes back to its previous version, that of generation {generation}")
             previous.restore(generation)
         except PreviousVersionError as fault:
             session.fail(f"does not serve ({reason}), and does not go back: {fault}")
@@ -141,3 +141,19 @@ class UnitRecreation:
             )
             self.work.then, self.work.reason = ["logs", self.name], ""
         return False
+
+
+def _call_apply(session: UnitSession, caller: CommandRunner, words: Sequence[str]) -> CommandResult:
+    """Call `apply`. With a log its output is shown only if it fails."""
+    log = session.log
+    if not log:
+        with session.screen.hidden():
+            return caller.call(words)
+    session.screen.step(session.coordinator.head, "apply its files")
+    begun = log.file.tell()
+    done = caller.call(words, log=log.file)
+    if done.exit:
+        log.show_written(begun)
+    else:
+        log.step(f"files applied in {done.seconds:.0f} s")
+    return done

@@ -26,15 +26,15 @@ def short_matrix(unit: ServedUnit) -> Matrix:
     return matrix
 
 
-def measure_speed(rack: Rack, unit: ServedUnit, screen: Screen) -> float:
+def measure_speed(rack: Rack, unit: ServedUnit, screen: Screen, *, again: bool) -> float:
     """Measure a running unit once; return its tokens, or items of a unit that pools, a second.
 
-    Raises BenchError when a measurement fails, or a request of it.
+    `again`: after another measurement. Raises BenchError when a measurement fails, or a request of it.
     """
     matrix, head = short_matrix(unit), unit.ranks(rack.nodes)[0]
     try:
         with open_shells(rack, [head], CALL_SECONDS + ANSWER_SECONDS) as shells:
-            record = measure(rack, UnitHead(unit, head, shells[head]), "quick", matrix, screen)
+            record = measure(rack, UnitHead(unit, head, shells[head]), "quick", matrix, screen, again=again)
     except UnreachableError as fault:
         raise BenchError(str(fault)) from None
     if not record.complete:

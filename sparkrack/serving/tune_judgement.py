@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Literal
 
-from sparkrack.serving.coordinator import CoordinatorStatus
+from sparkrack.serving.coordinator import CoordinatorStatus, CoordinatorTransition
 
 RUNS = 3
 """Measurements of each trial, in one start of the unit."""
@@ -56,11 +56,11 @@ def cause_of(status: CoordinatorStatus | None, generation: int, reason: str, ker
 
     Args:
         status: what the coordinator answered last; None when it gave no answer.
-        generation: of the start of the trial; 0 when it was not started.
+        generation: of the start of the trial; 0 when it was not started, or its states are not known.
         reason: what is known of the failure.
         kernel: the lines of the kernels' logs since the trial began.
     """
-    own = [one for one in status.transitions if one.generation >= generation] if status and generation else []
+    own = _failed_states(status, generation)
     said = " ".join((reason, kernel, *(one.reason for one in own)))
     if DRIVER_FAULT.search(said):
         return "driver"
@@ -68,20 +68,24 @@ def cause_of(status: CoordinatorStatus | None, generation: int, reason: str, ker
         return "memory"
     if any(one.state == "stuck" for one in own) or re.search(r"timed out|no answer within|in a row failed", said):
         return "hang"
-    failed = [one.reason for one in own if one.state in ("stopping", "held")]
+    failed = [one.reason for one in own if one.state != "stuck"] if generation else [reason]
     if any(WRONG_ANSWER.search(one) for one in failed):
         return "answer"
     if any("RDMA" in one for one in failed):
         return "rdma"
     if any(re.search(r"no correct .* within", one) for one in failed):
         return "hang"
-    return "end" if failed or status is None or not generation else "bench"
+    return "end" if failed or status is None else "bench"
 
 
 def first_failure(status: CoordinatorStatus | None, generation: int) -> str:
     """Return the reason of the first failure of a start and of its restarts, empty for none."""
-    if status is None:
-        return ""
-    own = [one for one in status.transitions if one.generation >= generation]
-    failed = [one.reason for one in own if one.state in ("stuck", "stopping", "held") and one.reason != "asked to stop"]
-    return failed[0] if failed else ""
+    return next((one.reason for one in _failed_states(status, generation)), "")
+
+
+def _failed_states(status: CoordinatorStatus | None, generation: int) -> list[CoordinatorTransition]:
+    """Return the changes of a start and of its restarts to a state of a unit that failed; none without a start."""
+    own = [one for one in status.transitions if one.generation >= generation] if status and generation else []
+    return [
+        one for one in own if one.state in ("stuck", "stopping", "held") and not one.reason.startswith("asked to stop")
+    ]

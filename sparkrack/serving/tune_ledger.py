@@ -20,6 +20,8 @@ from sparkrack.serving.tune_tries import Try
 
 MAX_LEDGERS = 50
 """Ledgers that are kept of a unit."""
+LOG_SUFFIX = ".log"
+"""Of the file beside a ledger with all that the steps printed."""
 Verdict = Literal["baseline", "kept", "not better", "failed", "refused", "interrupted"]
 """`baseline`: the unit as rack.yaml declares it. `refused`: by `check`, before anything was changed. `interrupted`: by
 Ctrl-C; it is tried again by `--resume`."""
@@ -186,7 +188,8 @@ def new_ledger(begun: TuneBegun) -> TuneLedger:
     ledger = TuneLedger(path)
     ledger.write(begun)
     for old in sorted(path.parent.glob("[0-9]*Z.ndjson"), reverse=True)[MAX_LEDGERS:]:
-        old.unlink(missing_ok=True)
+        for path in (old, old.with_suffix(LOG_SUFFIX)):
+            path.unlink(missing_ok=True)
     return ledger
 
 

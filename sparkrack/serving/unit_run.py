@@ -29,6 +29,7 @@ from sparkrack.serving.coordinator import (
     UnitAbsentError,
     UnitCoordinator,
 )
+from sparkrack.serving.trial_log import TrialLog
 from sparkrack.serving.unit_gateway import GatewayError, UnitGateway, gateway_node
 
 POLL_SECONDS = 1.0
@@ -101,13 +102,13 @@ class UnitRun:
         before = session.first_status(patience)
         session.check()
         self._note_desired_state("start")
-        session.screen.say(session.coordinator.up(anyway=anyway))
+        session.tell(session.coordinator.up(anyway=anyway))
         last = self._follow_states(session, before, limit, lambda now: now.state in SERVING | STOPPED)
         if last.state in SERVING:
             figure = next((name for name in ANSWERS if name in last.figures), "")
             took = f"the latest {figure.removesuffix('_s')} took {last.figures[figure]:g} s" if figure else ""
             proof = took or "its counters rise"
-            session.screen.say(f"{self.unit.name}: {last.state}, generation {last.generation}; {proof}")
+            session.tell(f"{self.unit.name}: {last.state}, generation {last.generation}; {proof}")
             return True
         if last.state not in STOPPED:
             session.fail(f"not ready within {limit} s: {self.left()}")
@@ -129,10 +130,10 @@ class UnitRun:
     def _stop_unit(self, session: UnitSession, before: CoordinatorStatus) -> bool:
         limit = _stop_seconds(self.unit)
         self._note_desired_state("stop")
-        session.screen.say(session.coordinator.down())
+        session.tell(session.coordinator.down())
         last = self._follow_states(session, before, limit, lambda now: now.state == "down" or now.desired_state == "up")
         if last.state == "down":
-            session.screen.say(f"{self.unit.name}: down, every rank is stopped")
+            session.tell(f"{self.unit.name}: down, every rank is stopped")
             self.then = ["start", self.unit.name]
             return True
         if last.desired_state == "up":
@@ -196,11 +197,14 @@ class UnitRun:
 
 @dataclass(frozen=True)
 class ServeRun:
-    """A run that holds the lock of the rack, with its journal and its progress."""
+    """A run that holds the lock of the rack, with its journal and its progress. `log`: of a run that shows a line a
+    step.
+    """
 
     run: RecordedRun
     screen: Screen
     lock: RackLock
+    log: TrialLog | None = None
 
 
 @contextmanager
@@ -227,7 +231,7 @@ def hold_rack(
 
 class UnitSession:
     """The coordinator of a unit and its nodes, under the lock of the rack. `failure`: the latest reason that was
-    printed.
+    printed, or written to the log, which is there in a run that shows a line a step.
 
     `gateway`: None for a rack without one.
     """
@@ -240,12 +244,16 @@ class UnitSession:
         gateway: UnitGateway | None = None,
     ) -> None:
         self.coordinator, self.shells, self._gateway = coordinator, shells, gateway
-        self.run, self.screen, self.lock = held.run, held.screen, held.lock
+        self.run, self.screen, self.lock, self.log = held.run, held.screen, held.lock, held.log
         self.failure = ""
 
     def check(self) -> None:
         """Raise CommandError if another run may change the rack now."""
         self.lock.check()
+
+    def tell(self, text: str) -> None:
+        """Print a line, or write it to the log of a run that has one."""
+        (self.log.write if self.log else self.screen.say)(text)
 
     @contextmanager
     def closed_gateway(self) -> Iterator[None]:
@@ -302,14 +310,17 @@ class UnitSession:
                 reason = ""  # it follows, a line for each node
             if number and (earlier := now.transitions[number - 1]).generation == one.generation:
                 took = f" ({earlier.state} took {max(0.0, one.at - earlier.at):.1f} s)"
-            self.screen.say(printable_line(f"{self.coordinator.unit.name}: {one.state}{reason}{took}"))
+                if self.log:
+                    self.log.show_change(earlier, one)
+            self.tell(printable_line(f"{self.coordinator.unit.name}: {one.state}{reason}{took}"))
 
     def fail(self, reason: str, *details: str) -> None:
-        """Print and record why the desired state is not fulfilled, with a line for each detail."""
-
+        """Print and record why the desired state is not fulfilled, with a line for each detail. A run with a log
+        prints it where it judges.
+        """
         self.failure = "; ".join(details) or reason
         for line in (*details, f"{self.coordinator.unit.name}: {reason}"):
-            self.screen.warn(printable_line(line))
+            (self.log.write if self.log else self.screen.warn)(printable_line(line))
         self.run.fail(self.coordinator.head, reason)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from core.model import ConfigError, Rack, load, yaml_editor
 from core.model.errors import printable_line
@@ -24,6 +25,7 @@ from serving.options import ServedUnit, select_unit
 from sparkrack.serving.bench import BenchError
 from sparkrack.serving.coordinator import SERVING, CoordinatorError, CoordinatorStatus, ask_coordinators
 from sparkrack.serving.recreation import UnitRecreation
+from sparkrack.serving.trial_log import TrialLog, open_trial_log
 from sparkrack.serving.tune_bench import measure_speed, short_matrix, usual_seconds
 from sparkrack.serving.tune_judgement import RUNS, Cause, cause_of, first_failure, gain, is_better, short_memory
 from sparkrack.serving.tune_ledger import (
@@ -74,6 +76,7 @@ class UnitTune:
         self.rack: Rack = load(file)
         self.unit: ServedUnit = select_unit(self.rack, name)
         self.interrupted = False
+        self._log: TrialLog
         self._declared_serves = False
         """Whether the unit serves, proven, with what rack.yaml declares now."""
         if self.unit.state != "up":
@@ -142,19 +145,24 @@ class UnitTune:
             # Under the lock: another run may be at work with its ledger and its rack file of a trial.
             ledger = read_ledger(resumed.path) if resumed else self._begin(tries)
             self.file.with_suffix(TRIAL_SUFFIX).unlink(missing_ok=True)  # of a run that was killed
-            tries = ledger.open_tries
-            before = self._measure_declared(held, ledger)
-            reason = "" if before else f"nothing was tried: {ledger.judged[-1].reason}"
-            for tried in tries if before else ():
-                judged = self._try_value(held, ledger, tried, before)
-                if judged.verdict == "kept" and judged.tokens_s:
-                    before = judged.tokens_s
-                if reason := self._reason_to_end(held, judged):
-                    break
-            if before and not self._declared_serves and not self._go_back(held):
-                reason = reason or "the unit did not come back"
-            ledger.write(TuneEnded(serves=self._declared_serves, reason=reason))
+            with open_trial_log(ledger.path, self._screen) as self._log:
+                self._try_all(replace(held, log=self._log), ledger)
             return ledger
+
+    def _try_all(self, held: ServeRun, ledger: TuneLedger) -> None:
+        """Try what is open in a ledger, and end it."""
+        tries = ledger.open_tries
+        before = self._measure_declared(held, ledger)
+        reason = "" if before else f"nothing was tried: {ledger.judged[-1].reason}"
+        for tried in tries if before else ():
+            judged = self._try_value(held, ledger, tried, before)
+            if judged.verdict == "kept" and judged.tokens_s:
+                before = judged.tokens_s
+            if reason := self._reason_to_end(held, judged):
+                break
+        if before and not self._declared_serves and not self._go_back(held):
+            reason = reason or "the unit did not come back"
+        ledger.write(TuneEnded(serves=self._declared_serves, reason=reason))
 
     def _reason_to_end(self, held: ServeRun, judged: TrialJudged) -> str:
         """Bring the unit back after a trial that failed; return why no further value is tried, empty if one can be."""
@@ -169,6 +177,7 @@ class UnitTune:
     def _measure_declared(self, held: ServeRun, ledger: TuneLedger) -> tuple[float, ...]:
         """Recreate the unit as rack.yaml declares it, and measure it; return the runs, none when that fails."""
         ledger.write(TrialStarted())
+        self._log.begin("as declared")
         work, result = UnitRun(self.file, self.name, self._screen), TrialResult()
         recreation = UnitRecreation(work, self.file, False, None)
 
@@ -177,29 +186,36 @@ class UnitTune:
                 served = recreation.run(session)
                 result.reason = "" if served else session.failure or work.left()
                 done = served and self._measure_unit(session, work, nodes, result, ledger, None)
+                status = self._wait_for_cause(session, result) if served and result.reason else None
             self._declared_serves = served
-            self._add_evidence(nodes, result)
+            self._add_evidence(nodes, result, status)
             return done and not result.reason
 
         done = work.attempt(lambda: work.within(held, "recreate", recreate_and_measure))
         reason = result.reason or ("" if done else "interrupted")
-        ledger.write(self._make_ledger_line(None, "failed" if reason else "baseline", result, reason, ()))
+        judged = self._make_ledger_line(None, "failed" if reason else "baseline", result, reason, ())
+        self._record_verdict(ledger, judged, "" if reason else f"{median(result.runs):.2f} tokens/s")
         return () if reason else tuple(result.runs)
+
+    def _record_verdict(self, ledger: TuneLedger, judged: TrialJudged, figure: str = "") -> None:
+        """Write a verdict to the ledger, and show it. `figure`: what there is to say without a reason."""
+        ledger.write(judged)
+        self._log.step(": ".join(filter(None, (judged.verdict, judged.cause, judged.reason or figure))))
 
     def _try_value(self, held: ServeRun, ledger: TuneLedger, tried: Try, before: tuple[float, ...]) -> TrialJudged:
         """Try one value; return how it is judged. After it the unit is stopped, unless the value is kept."""
+        self._log.begin(str(tried))
         snapshot, rack = yaml_editor.snapshot(self.file), load(self.file)
         runs = ledger.unjudged_runs(tried)
         if runs is not None and declared_value(select_unit(rack, self.name), tried) == tried.value:
             reason = "rack.yaml has it: it was kept by the run that was killed"
             judged = self._make_ledger_line(tried, "kept", TrialResult(list(runs)), reason, before)
-            ledger.write(judged.model_copy(update={"tokens_s": tuple(runs)}))
+            self._record_verdict(ledger, judged.model_copy(update={"tokens_s": tuple(runs)}))
             return judged.model_copy(update={"tokens_s": ()})  # the runs before the next value are those of this start
         found = candidate(snapshot, rack, self.name, tried)
         if found.refused:
             judged = self._make_ledger_line(tried, "refused", TrialResult(), found.refused, ())
-            ledger.write(judged)
-            self._screen.say(f"{self.name}: {tried}: refused: {found.refused}")
+            self._record_verdict(ledger, judged)
             return judged
         ledger.write(TrialStarted(key=tried.key, value=tried.value))
         self._declared_serves = False
@@ -254,8 +270,7 @@ class UnitTune:
             reason = self._keep_value(session, recreation, snapshot, found) or reason
             verdict = "kept" if self._declared_serves else "failed"
         judgements.append(self._make_ledger_line(tried, verdict, result, reason, before))
-        ledger.write(judgements[-1])
-        self._screen.say(f"{self.name}: {tried}: {verdict}: {reason}")
+        self._record_verdict(ledger, judgements[-1])
         return verdict == "kept" or work.stop(session)
 
     def _measure_unit(
@@ -276,13 +291,13 @@ class UnitTune:
         for number in range(1, RUNS + 1):
             session.check()
             try:
-                speed = round(measure_speed(work.rack, work.unit, self._screen), 3)
+                speed = round(measure_speed(work.rack, work.unit, self._screen, again=number > 1), 3)
             except BenchError as fault:
                 result.reason = printable_line(str(fault))
                 return False
             result.runs.append(speed)
             ledger.write(TrialRun(key=tried.key if tried else "", value=tried.value if tried else "", tokens_s=speed))
-            self._screen.say(f"{self.name}: {tried or 'as declared'}: run {number} of {RUNS}: {speed:.2f} tokens/s")
+            self._log.write(f"run {number} of {RUNS}: {speed:.2f} tokens/s")
             if short := short_memory(nodes.left, floor):
                 result.reason, result.cause = short, "memory"
                 return False
@@ -290,6 +305,7 @@ class UnitTune:
             if now.state not in SERVING or now.generation != result.generation:
                 result.reason = f"unit {self.name} is {now.state} after run {number}: {now.reason}"
                 return False
+        self._log.step(f"measured: {' '.join(f'{speed:.2f}' for speed in result.runs)} tokens/s")
         return True
 
     def _wait_for_cause(self, session: UnitSession, result: TrialResult) -> CoordinatorStatus | None:
@@ -350,7 +366,15 @@ class UnitTune:
         """Bring the unit back to what rack.yaml declares, from the state `down`; return whether it serves."""
         work = UnitRun(self.file, self.name, self._screen)
         recreation = UnitRecreation(work, self.file, False, None)
-        self._declared_serves = work.attempt(lambda: work.within(held, "bring back", recreation.run))
+        self._log.begin("as declared, again")
+
+        def recreate(session: UnitSession) -> bool:
+            served = recreation.run(session)
+            if not served:
+                self._log.step(f"failed: {session.failure or work.left()}")
+            return served
+
+        self._declared_serves = work.attempt(lambda: work.within(held, "bring back", recreate))
         return self._declared_serves
 
     def _make_ledger_line(

@@ -129,7 +129,7 @@ class GateNode:
     def calls(self, program: str) -> list[str]:
         """What a command was asked, in order."""
         lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
-        return [line.partition(" ")[2] for line in lines if line.split()[0] == program]
+        return [line.partition(" ")[2] for line in lines if line.split()[:1] == [program]]
 
     def gate(self, capsys: pytest.CaptureFixture[str], *words: str, **changes: Any) -> str:
         """Run the gate and return its line, which must agree with its exit code."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import pytest
@@ -44,6 +45,35 @@ def test_of_six_values_the_better_one_is_kept_and_the_ledger_tells_each(tuned: T
     assert ledger.ended.serves
 
 
+def test_the_screen_has_a_line_a_step_and_the_log_has_the_rest(tuned: TuneRack) -> None:
+    code, output = finished(tuned.tune("--try", f"{KEY}=garbage,{BETTER},unapplied"))
+    assert code == 0, output
+    shown = output[output.index("as declared\n") : output.index("value ")].splitlines()
+    number = r"[0-9.]+"
+    start = [rf"  files applied in {number} s", rf"  gates passed in {number} s"]
+    ready = rf"  ready after {number} s: a completion gave the known answer, a chat completion gave a clean text"
+    measured = [ready, rf"  measured: {number} {number} {number} tokens/s"]
+    wanted = [
+        *("as declared", *start, *measured, rf"  baseline: {number} tokens/s"),
+        *(f"{KEY}=garbage", *start, r"  failed: answer: held: the answer is '.*"),
+        *("as declared, again", *start, ready),
+        *(f"{KEY}={BETTER}", *start, *measured, rf"  kept: \+{number} %, where the runs before differ by {number} %"),
+        *(f"{KEY}=unapplied", "  the plan: 2 hosts, 4 changes", "  spark2: no space left on device"),
+        r"  failed: end: apply failed \(exit 1\); unit toy is down",
+        *("as declared, again", *start, ready),
+    ]
+    assert len(shown) == len(wanted), output
+    for line, pattern in zip(shown, wanted, strict=True):
+        assert re.fullmatch(pattern, line), output
+    ledger = tuned.ledger()
+    log = ledger.path.with_suffix(".log").read_text()
+    assert f"log: {ledger.path.with_suffix('.log')}" in output
+    assert log.count("the plan: 2 hosts, 4 changes") == 6
+    assert "toy: stopping: the answer is '" in log
+    assert "toy: draining: asked to stop" in log
+    assert "it computes for others" not in output, "the measurement before was this run's own"
+
+
 def test_a_fault_of_a_gpu_ends_all_trials(tuned: TuneRack) -> None:
     script = tuned.rack.folder / "tool.py"
     xid = "NVRM: Xid (PCI:000f:01:00): 79, pid=1, GPU has fallen off the bus."
@@ -57,6 +87,17 @@ if "STANDIN_TUNED={BETTER}\\n" in open(node + "/etc/toy.env").read():
     assert code == 1, output
     assert tuned.verdicts() == {"": ("baseline", ""), BETTER: ("failed", "driver")}, output
     assert [one.value for one in tuned.ledger().open_tries] == [WORSE]
+    tuned.whole_with(DECLARED)
+
+
+def test_a_measurement_of_the_declared_version_that_fails_is_not_an_end_of_the_engine(tuned: TuneRack) -> None:
+    (tuned.rack.folder / "tool.py").write_text("raise SystemExit('no tokenizer')")
+    code, output = finished(tuned.tune("--try", f"{KEY}={BETTER}"))
+    assert code == 1, output
+    assert tuned.verdicts() == {"": ("failed", "bench")}, output
+    (judged,) = tuned.ledger().judged
+    assert "no tokenizer" in judged.reason
+    assert tuned.ledger().open_tries
     tuned.whole_with(DECLARED)
 
 

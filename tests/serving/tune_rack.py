@@ -63,6 +63,9 @@ from core.model import load
 from serving.options import served_units
 top, prefix, words = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
 environment = served_units(load(words[words.index("--rack") + 1]))["toy"].env
+print("the plan: 2 hosts, 4 changes", flush=True)
+if environment["STANDIN_TUNED"] == "unapplied":
+    sys.exit("spark2: no space left on device")
 for number, node in enumerate(("spark1", "spark2")):
     etc = top / node / "etc"
     (etc / "toy.pending").touch()

@@ -39,6 +39,8 @@ PIPE = 64 << 10
 """Bytes of one read of a connection: what a pipe holds."""
 PAUSE = 0.05
 """Seconds between two looks at an archive that grows."""
+TRIES = 40
+"""Attempts to take a lock, one in each pause."""
 STOPPED = 75
 """Exit status of `send` when the other node's own transfer ended without the image."""
 STOPPED_TEXT = "the transfer of the other node ended before it had the image"
@@ -145,6 +147,18 @@ def is_locked(path: Path) -> bool:
     return False
 
 
+def take_lock(handle: int) -> None:
+    """Take the lock of an open file; `is_locked` has it for a moment. Raises FetchError when a receiver has it."""
+    for _ in range(TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(PAUSE)
+        else:
+            return
+    raise FetchError("another transfer of this image is active")
+
+
 def run_command(*words: str) -> str | None:
     """Return the output of a command, None when it fails or is not there."""
     try:
@@ -173,9 +187,29 @@ def held_here() -> dict[str, list[Any]]:
 
 
 def layers_of(image: str) -> list[str] | None:
-    """Return the layers of an image of docker's store, the lowest first; None when it does not have the image."""
+    """Return the layers of an image of docker's store, the lowest first; None when it does not have the image. Raises
+    FetchError when docker does not answer.
+    """
     found = run_command("docker", "image", "inspect", "--format", "{{json .RootFS.Layers}}", image)
-    return None if found is None else json.loads(found) or []
+    if found is not None:
+        return json.loads(found) or []
+    require_docker()
+    return None
+
+
+def require_docker() -> None:
+    """Raise FetchError, with the words of docker's client, unless docker answers the user of this process."""
+    try:
+        done = subprocess.run(
+            ["docker", "version", "--format", "{{.Server.Version}}"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+    except FileNotFoundError:
+        raise FetchError("docker is not installed") from None
+    if done.returncode:
+        raise FetchError(" ".join(done.stderr.split())[:300] or f"docker version ended with {done.returncode}")
 
 
 def blobs_of(image: str) -> list[str]:
@@ -292,10 +326,7 @@ class Receiver:
         """Receive and load; once more with all layers when docker does not accept what came. Raises FetchError."""
         make_folder(self.paths.folder)
         self._handle = os.open(self.paths.lock, os.O_RDONLY | os.O_CREAT, 0o640)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FetchError("another transfer of this image is active") from None
+        take_lock(self._handle)
         remove_others(self.paths)
         try:
             self._receive(held_here())
@@ -315,7 +346,10 @@ class Receiver:
         came = self.paths.archive.stat().st_size if self.paths.archive.exists() else 0
         free = os.statvfs(self.paths.folder)
         if free.f_bavail * free.f_frsize < self.size - came + RESERVE:
-            raise FetchError(f"{self.paths.folder} has {free.f_bavail * free.f_frsize // 10**6} MB free")
+            raise FetchError(
+                f"{self.paths.folder} has {free.f_bavail * free.f_frsize // 10**6} MB free, "
+                f"{(self.size - came + RESERVE) // 10**6} MB are needed"
+            )
         before = self.paths.read_answer().get("left_out")
         request = {"image": self.image, "folder": str(self.paths.folder), "left_out": before, "came": came, **held}
         program = Path(__file__).read_text(encoding="utf-8")
@@ -334,9 +368,15 @@ class Receiver:
                 self._append(process.stdout)
             except BrokenPipeError:
                 pass
+            except (FetchError, OSError):
+                process.terminate()  # it would wait for a reader of its output
+                raise
             finally:
+                process.stdout.close()
                 code = process.wait()
                 listener.join()
+        if code == STOPPED:
+            raise SourceStoppedError(STOPPED_TEXT)  # without the banner of sshd, which is in the same output
         if code:
             words = [line.decode(errors="replace").strip() for line in complaints]
             raise FetchError("; ".join(word for word in words if word)[-300:] or f"ssh ended with {code}")
@@ -345,8 +385,14 @@ class Receiver:
         line = stream.readline()
         if not line:
             return  # the exit status says why
-        answer = json.loads(line)
-        offset = int(answer.pop("offset"))
+        try:
+            answer = json.loads(line)
+            offset = int(answer.pop("offset"))
+        except (ValueError, TypeError, AttributeError, KeyError):
+            raise FetchError(
+                f"the other node printed {line[:60].decode(errors='replace').strip()!r} before its answer; "
+                "the shell of the user who logs in there has to print nothing"
+            ) from None
         if not offset:
             self.paths.remove()
         with self.paths.archive.open("ab", buffering=0) as archive:
@@ -357,8 +403,14 @@ class Receiver:
             while block := stream.read1(PIPE):
                 rest = memoryview(block)
                 while rest:
-                    rest = rest[archive.write(rest) :]
+                    rest = rest[self._write(archive, rest) :]
                 self.received += len(block)
+
+    def _write(self, archive: Any, block: memoryview) -> int:
+        try:
+            return int(archive.write(block))
+        except OSError as error:
+            raise FetchError(f"{self.paths.archive}: {error.strerror}") from None
 
     def _load(self) -> None:
         """Let docker load the archive. Raises LoadError unless it has every layer then."""
@@ -390,7 +442,6 @@ def make_folder(folder: Path) -> None:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
             raise FetchError(f"{folder} is not a folder of root alone; remove it") from None
-        return
     try:
         os.chown(folder, -1, grp.getgrnam("docker").gr_gid)
         folder.chmod(0o2750)

@@ -61,6 +61,11 @@ class World:
     def connected(self) -> list[str]:
         return self._read_notes("connected")
 
+    @property
+    def read(self) -> list[str]:
+        """The machines whose facts were read, as often as they were."""
+        return self._read_notes("read")
+
     def _read_notes(self, what: str) -> list[str]:
         noted = self.folder / what
         return noted.read_text().splitlines() if noted.exists() else []

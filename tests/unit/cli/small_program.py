@@ -34,7 +34,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
 from core.model import load
-from core.ops import announce, refusals
+from core.ops import announce, host_facts, refusals
 from core.ops.record import RECORD
 from core.ops.remote_files import encoded
 from core.ops.run_lock import PATH
@@ -48,6 +48,8 @@ from sparkrack.engine.journal import Line, RunJournal
 from sparkrack.terminal import prompts
 from tests.unit.cli.rack_folder import CANARY
 from tests.unit.ops.shells import rooted
+
+host_facts.register("rdma", host_facts.Probe(commands={"rdma-conf": "cat /etc/rdma.conf"}))
 
 DEPLOY = """\
 from core.ops.apply_role import runs
@@ -100,6 +102,9 @@ class Folder(FakeConnector):
         data, text = self.host.data, command.get_raw_value()
         if f"record={RECORD}" in text:
             return True, CommandOutput([])
+        if text == host_facts.READ:
+            with (data.folder / "read").open("a") as noted:
+                noted.write(f"{data.node.name}\n")
         if text.startswith("set -eu"):
             with (data.folder / "sent").open("a") as noted:
                 noted.write(f"{data.node.name} {text.partition('/etc/')[2].partition('.')[0]}\n")
@@ -136,7 +141,10 @@ def bring(thing: str) -> Generator[PyinfraCommand, None, None]:
     if "late" in about and host.state.is_executing:
         yield refusals.refuse(host, about["late"])
         return
-    _, lines, _ = run_script(host, f"cat /etc/{thing}.conf")
+    if thing == "rdma":
+        lines = host_facts.read(host, "rdma").text("rdma-conf").splitlines()
+    else:
+        _, lines, _ = run_script(host, f"cat /etc/{thing}.conf")
     if lines == ["new"]:
         return
     announce.announce_change(host, [value_change(f"{thing}.level", " ".join(lines), "new")])

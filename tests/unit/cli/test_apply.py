@@ -58,6 +58,14 @@ def test_of_one_machine_and_role_nothing_else_is_touched(applied: Runs) -> None:
     assert world.connected == ["spark1", "spark2"] * 2, "the head for its lock alone, before and under it"
 
 
+@pytest.mark.parametrize(("name", "times"), [("all", 2), ("yes", 2), ("nothing", 1)])
+def test_facts_are_read_for_the_plan_that_is_shown_and_under_the_lock(name: str, times: int, applied: Runs) -> None:
+    """The execution begins with what the plan under the lock has read."""
+    world, ended = applied[name]
+    assert ended.code == 0, ended.text
+    assert sorted(world.read) == sorted(NAMES * times)
+
+
 @pytest.mark.parametrize("name", ["nothing", "nothing-json"])
 def test_with_nothing_to_do_there_is_neither_lock_nor_journal(name: str, applied: Runs) -> None:
     world, ended = applied[name]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from core.model import image_lock
+from core.model.image_lock import ImageNccl, Pin
+from sparkrack.check.check_rack_file import check_rack_file
 from tests.unit.cli.runs import command
+from tests.unit.model.serving_racks import IMAGE_ID, QWEN, VLLM, machines, put, text, unit
 
 SMALLEST = "nodes:\n  spark1: {address: 10.77.0.11, ports: {1: spark2/1}}\n  spark2: {address: 10.77.0.12}\n"
 USER = f"access: {{user: ops}}\n{SMALLEST}"
@@ -79,3 +84,32 @@ def test_a_key_that_is_not_there_is_a_warning_with_the_command_that_makes_one(de
     key = desk.parent / "home/.ssh/id_ed25519"
     (line,) = (line for line in checked(desk, USER + HELD)[1] if "warning" in line)
     assert line == f"warning: rack.yaml:1: access.key: {key} is not there; make one: ssh-keygen -t ed25519 -f {key}"
+
+
+def test_nccl_of_an_image_is_judged_by_the_lock_file(tmp_path: Path) -> None:
+    """Without a connection: a ring of four whose image has an older NCCL, of a build that is known to hang."""
+    four: dict[str, Any] = {"nodes": ["n0", "n1", "n2", "n3"], "parallel": {"tensor": 1, "pipeline": 4}}
+    path = put(tmp_path, text({"qwen": unit(QWEN, **four)}, machines(4, "ring")))
+    lock = path.with_name("rack.lock.json")
+    lines = [line for line in check_rack_file(path).warnings if "NCCL" in line]
+    assert [line.partition(": ")[2] for line in lines] == [
+        (
+            f"serving.units.qwen.image: NCCL of {VLLM} is not known yet: the lock file does not have it; "
+            "`sparkrack apply --only images` asks the image and records it"
+        ),
+        (
+            "serving.units.qwen.nodes: no cable joins n0 and n2, n1 and n3: NCCL before 2.30 does not connect such "
+            "ranks (reported); take an image with NCCL 2.30 or later, or with a mesh plugin"
+        ),
+    ]
+    image_lock.write(lock, {VLLM: Pin(None, IMAGE_ID, ImageNccl("2.28.9", "wheel", ()))})
+    found = "\n".join(check_rack_file(path).warnings)
+    assert "qwen.image: NCCL 2.28.9 of the image: two ranks spin for ever" in found
+    assert "n1 and n3: NCCL 2.28.9 of the image does not connect such ranks (reported)" in found
+    image_lock.write(lock, {VLLM: Pin(None, IMAGE_ID, ImageNccl("2.30.7", "wheel", ()))})
+    assert not [line for line in check_rack_file(path).warnings if "NCCL" in line]
+    lock.write_text('{"images": {"x:1": {"digest": null}}}')
+    assert any(
+        "rack.lock.json: images.x:1: is not a mapping of digest and id" in line
+        for line in check_rack_file(path).warnings
+    )

@@ -89,6 +89,7 @@ def test_an_engine_has_python_and_the_stand_in_of_its_program(tmp_path: Path) ->
     assert engine[f"{LIBRARIES}/libc.so.6"].isreg()
     assert {"usr/lib/python3.11/json/a.py", "usr/lib/python3.11/x.so"} <= engine.keys()
     assert "usr/lib/python3.11/site.py" not in engine, "a file of this machine"
+    assert (engine["tmp"].isdir(), engine["tmp"].mode) == (True, 0o1777), "measuring tools keep their results there"
 
 
 class Answers(BaseHTTPRequestHandler):

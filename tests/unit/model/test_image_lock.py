@@ -11,17 +11,22 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from threading import BrokenBarrierError
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.model import ConfigError, image_lock, lock_file
-from core.model.image_lock import Pin
+from core.model.image_lock import ImageNccl, Pin
 
 A, B = (f"sha256:{digit * 64}" for digit in "ab")
 hashes = st.text("0123456789abcdef", min_size=64, max_size=64).map("sha256:{}".format)
-books = st.dictionaries(st.text(max_size=20), st.builds(Pin, st.none() | hashes, hashes), max_size=5)
+conf = st.none() | st.lists(st.text(min_size=1, max_size=20)).map(tuple)
+looked = st.builds(ImageNccl, st.none() | st.just("2.28.9"), st.none() | st.sampled_from(["wheel", "system"]), conf)
+books = st.dictionaries(
+    st.text(max_size=20), st.builds(Pin, st.none() | hashes, hashes, st.none() | looked), max_size=5
+)
 
 
 def entry(**keys: str | None) -> str:
@@ -52,6 +57,45 @@ def test_its_form(tmp_path: Path) -> None:
         "images": {"scitrera/x:0.5.12": {"digest": A, "id": B}, "x:2": {"digest": None, "id": B}}
     }
     assert path.read_text().endswith("}\n")
+
+
+def test_what_an_image_has_of_nccl_is_in_it_once_it_was_asked(tmp_path: Path) -> None:
+    path = tmp_path / "rack.lock.json"
+    image_lock.write(path, {"x:1": Pin(A, B, ImageNccl("2.28.9", "wheel", ("NCCL_ALGO=Ring",)))})
+    assert json.loads(path.read_text())["images"]["x:1"] == {
+        "digest": A,
+        "id": B,
+        "nccl": {"version": "2.28.9", "build": "wheel", "conf": ["NCCL_ALGO=Ring"]},
+    }
+    image_lock.write(path, {"x:1": Pin(A, B, ImageNccl(None, None, None))})
+    assert image_lock.read(path)["x:1"].nccl == ImageNccl(None, None, None), "unknown is not the same as not asked"
+
+
+def test_what_is_known_of_an_image_is_kept_while_it_is_that_image(tmp_path: Path) -> None:
+    path, known = tmp_path / "rack.lock.json", ImageNccl("2.30.7", "system", ())
+    image_lock.write(path, {"x:1": Pin(A, B, known)})
+    image_lock.record(path, ["x:1"], {"x:1": Pin(A, B)})
+    assert image_lock.read(path) == {"x:1": Pin(A, B, known)}
+    image_lock.record(path, ["x:1"], {"x:1": Pin(A, A)})
+    assert image_lock.read(path) == {"x:1": Pin(A, A)}
+
+
+@pytest.mark.parametrize(
+    "nccl",
+    [
+        None,
+        "2.28.9",
+        {"version": "2.28.9", "build": "wheel"},
+        {"version": 2, "build": "wheel", "conf": []},
+        {"version": "new", "build": "wheel", "conf": []},
+        {"version": "2.28.9", "build": "pip", "conf": []},
+        {"version": "2.28.9", "build": "wheel", "conf": "NCCL_ALGO=Ring"},
+        {"version": "2.28.9", "build": "wheel", "conf": [1]},
+    ],
+)
+def test_anything_else_about_nccl_is_refused(tmp_path: Path, nccl: Any) -> None:
+    text = json.dumps({"images": {"x:1": {"digest": A, "id": B, "nccl": nccl}}})
+    assert "images.x:1.nccl: is not a mapping of version, build and conf" in reported(tmp_path / "l.json", text)
 
 
 @settings(max_examples=15, deadline=None)

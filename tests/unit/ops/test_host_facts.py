@@ -198,6 +198,47 @@ def test_what_was_read_for_the_plan_is_read_again_for_the_run(registered: dict[s
     assert again.found["number"] == b"2\n"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "carried"),
+    [(0, True), (30, True), (30.1, False), (-0.1, False)],
+    ids=["at once", "30 s later", "later than 30 s", "by a clock that was set back"],
+)
+def test_the_facts_of_a_plan_under_the_lock_begin_its_execution(
+    seconds: float, carried: bool, registered: dict[str, Probe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(host_facts, "clock", lambda: now)
+    host: Any = Host()
+    reading = host_facts.read(host, "one")
+    host_facts.carry_facts(host)
+    now += seconds
+    host.state.is_executing = True
+    assert (host_facts.read(host, "one") is reading) == carried
+    assert (host_facts.cached(host, "two") is reading) == carried
+    assert len(host.limits) == (1 if carried else 2)
+    (tmp_path / "file").write_text("changed")
+    host_facts.invalidate(host)
+    assert host_facts.read(host, "one").found[f"{tmp_path}/file"] == b"changed", "a change counts as ever"
+
+
+def test_a_plan_that_could_not_read_a_host_begins_no_execution(registered: dict[str, Probe]) -> None:
+    host = Host(fails=["down"])
+    assert why_unknown(host) == "state of the node: down"
+    asked: Any = host
+    host_facts.carry_facts(asked)
+    host.fails, host.state.is_executing = None, True
+    assert host_facts.read(asked, "one").found["name"] == b"first\n"
+
+
+def test_facts_of_the_execution_begin_no_plan(registered: dict[str, Probe]) -> None:
+    host: Any = Host()
+    host.state.is_executing = True
+    reading = host_facts.read(host, "one")
+    host_facts.carry_facts(host)
+    host.state.is_executing = False
+    assert host_facts.read(host, "one") is not reading
+
+
 def test_one_role_as_it_is_now_leaves_what_is_kept(registered: dict[str, Probe], tmp_path: Path) -> None:
     host: Any = Host()
     reading = host_facts.read(host, "one")

@@ -1,9 +1,10 @@
-"""A stand-in for docker that keeps the blobs of images in a folder: image ls, image inspect, info, save and load.
+"""A stand-in for docker that keeps the blobs of images in a folder: version, image ls, image inspect, info, save and
+load.
 
 The folder has a file for each blob, and `images` with the ID of each image, which is the digest of its configuration.
 As docker's own store does, `load` takes a layer that an archive lacks from an image with the same layers below it.
 Variables of the environment: `HOLD`, a path: `save` stops in the middle of the archive while it is there. `LOSE`, a
-path that `save` removes. `MTIME`: the time of the members.
+path that `save` removes. `MTIME`: the time of the members. `DOWN`: what each command says instead of an answer.
 """
 
 from __future__ import annotations
@@ -84,7 +85,12 @@ def main(store: Path, words: list[str]) -> int:
     """Run one command."""
     listed = store / "images"
     images = listed.read_text(encoding="utf-8").split() if listed.exists() else []
+    if down := os.environ.get("DOWN"):
+        print(down, file=sys.stderr)
+        return 1
     match words:
+        case ["version", *_]:
+            print("26.1.5")
         case ["info", *_]:
             print('[["Backing Filesystem","extfs"]]')
         case ["image", "ls", *_]:

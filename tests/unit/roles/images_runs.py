@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from core.model import image_lock
-from core.model.image_lock import Pin
+from core.model.image_lock import ImageNccl, Pin
 from tests.unit.model.racks import SUBNETS, node, switch
 from tests.unit.roles.dockers import Workdir, World
 
 A, B, C, D = (f"sha256:{digit * 64}" for digit in "abcd")
 X, PINNED = "scitrera/x:1", f"scitrera/x@{D}"
+KNOWN = ImageNccl("2.30.7", "system", ())
+"""What each image of these nodes has of NCCL."""
 CAGES = {"qsfp56-dd-1": "4x100G", "qsfp56-dd-2": "4x100G"}
 
 
@@ -19,6 +21,11 @@ def rack(size: int = 2, *images: str) -> str:
         f"rack: some\naccess: {{user: ops, key: k, known_hosts: h}}\nnodes:\n{nodes}"
         f"switches:\n{switch('sw', 0, CAGES)}{SUBNETS}images: [{declared}]\n"
     )
+
+
+def pin(digest: str | None, identity: str) -> Pin:
+    """An image of the lock file, after a node was asked what it has of NCCL."""
+    return Pin(digest, identity, KNOWN)
 
 
 def lock(workdir: Workdir) -> dict[str, Pin]:

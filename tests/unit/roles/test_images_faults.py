@@ -3,11 +3,10 @@ left."""
 
 from __future__ import annotations
 
-from core.model.image_lock import Pin
 from core.model.image_names import image_name
 from roles.images import scripts
 from tests.unit.roles.dockers import Held, Workdir, copy_job
-from tests.unit.roles.images_runs import A, B, C, D, X, all_have, fetched, lock, rack, write
+from tests.unit.roles.images_runs import A, B, C, D, X, all_have, fetched, lock, pin, rack, write
 
 
 def test_different_images_under_one_name(workdir: Workdir) -> None:
@@ -19,7 +18,7 @@ def test_different_images_under_one_name(workdir: Workdir) -> None:
 
 
 def test_a_way_that_fails_is_not_the_last(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X})})
     world.dead = {"192.168.100.1", "192.168.101.1"}
     ended = workdir.run(world)
@@ -29,7 +28,7 @@ def test_a_way_that_fails_is_not_the_last(workdir: Workdir) -> None:
 
 
 def test_the_last_resort_is_outside(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X})})
     world.dead = {"192.168.100.1", "192.168.101.1", "10.77.0.11"}
     world.registry[f"scitrera/x@{D}"] = (A, D)
@@ -39,7 +38,7 @@ def test_the_last_resort_is_outside(workdir: Workdir) -> None:
 
 
 def test_an_image_from_no_registry_that_no_one_gives(workdir: Workdir) -> None:
-    write(workdir, x=Pin(None, A))
+    write(workdir, x=pin(None, A))
     ended = workdir.run(workdir.world(rack()))
     assert ended.failed == ["n0", "n1"]
     assert "no node of this run can give aaaaaaaaaaaa, and it is from no registry" in ended.log
@@ -55,7 +54,7 @@ def test_a_pull_that_fails(workdir: Workdir) -> None:
 
 
 def test_what_comes_is_not_what_was_asked_for(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X})})
     world.dockers["n1"].wrong = B
     ended = workdir.run(world)
@@ -65,7 +64,7 @@ def test_what_comes_is_not_what_was_asked_for(workdir: Workdir) -> None:
 
 
 def test_what_was_there_before_is_not_removed(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X})}, n1={B: Held({"mine:1"})})
     world.dockers["n1"].wrong = B
     assert workdir.run(world).failed == ["n1"]
@@ -73,7 +72,7 @@ def test_what_was_there_before_is_not_removed(workdir: Workdir) -> None:
 
 
 def test_a_transfer_of_an_earlier_run_is_waited_for(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X})})
     late = world.dockers["n1"]
     late.rest = {"images-transfers": f"{scripts.unit(image_name(X))}\n"}
@@ -97,7 +96,7 @@ def test_one_that_brings_nothing_is_begun_again(workdir: Workdir) -> None:
 
 
 def test_a_connection_that_is_lost(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(3), n0={A: Held({X})})
     world.dockers["n1"].lost = 2
     ended = workdir.run(world)
@@ -110,7 +109,7 @@ def test_a_connection_that_is_lost(workdir: Workdir) -> None:
 
 
 def test_no_room(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X}, size=8 * 10**9)})
     world.dockers["n1"].rest = {"images-room": "20000000000 /var/lib/docker\n"}
     ended = workdir.run(world)
@@ -120,7 +119,7 @@ def test_no_room(workdir: Workdir) -> None:
 
 def test_one_without_room_to_write_it_out_is_not_a_source(workdir: Workdir) -> None:
     """docker's own store writes an image out before it sends it."""
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(3), n0={A: Held({X}, size=8 * 10**9)}, n1={A: Held({X}, size=8 * 10**9)})
     world.dockers["n0"].rest = {"images-room": "1000000000 /var/lib/docker\n"}
     assert workdir.run(world).failed == []
@@ -136,7 +135,7 @@ def test_a_lock_file_that_is_none(workdir: Workdir) -> None:
 
 
 def test_another_kind_of_store(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X})}, n1={D: Held({X}, ("scitrera/x", D))})
     ended = workdir.run(world)
     assert ended.failed == ["n1"]

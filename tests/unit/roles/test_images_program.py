@@ -6,6 +6,7 @@ it has them. Real dockers are in tests/lab/test_8_images.py.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
@@ -16,6 +17,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,9 +88,16 @@ class DockerNode:
         images = self.root / "store/images"
         return images.exists() and IMAGE in images.read_text()
 
-    def fetch(self, source: DockerNode, **docker: str) -> subprocess.Popen[str]:
-        """Start the program; the other node's shell is started with its PATH, as sshd does it."""
-        ssh = ["env", f"PATH={source.path}", *(f"{key}={value}" for key, value in docker.items()), "sh", "-c"]
+    def fetch(
+        self, source: DockerNode, *, login_script: str = "", room: int | None = None, **docker: str
+    ) -> subprocess.Popen[str]:
+        """Start the program; the other node's shell is started with its PATH, as sshd does it.
+
+        login_script: what that shell runs first. room: the bytes that the disk of this node takes of a file.
+        """
+        variables = [f"{key}={value}" for key, value in docker.items()]
+        login = ["sh", "-c", f'{login_script}\nexec sh -c "$1"', "sh"] if login_script else ["sh", "-c"]
+        ssh = ["env", f"PATH={source.path}", *variables, *login]
         job = self.root / "job"
         # All nodes of the test have the folder of this one in their place.
         job.write_text(json.dumps({"image": IMAGE, "ssh": ssh, "folder": str(self.folder), "size": 0}))
@@ -98,9 +107,18 @@ class DockerNode:
         program = self.root / "program.py"
         program.write_text(text)
         words = [sys.executable, "-I", "-B", str(program), "fetch", str(job)]
+        if room is not None:
+            words = ["prlimit", f"--fsize={room}", *words]
         return subprocess.Popen(
             words, env={"PATH": self.path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+
+
+def has_open(pid: int, path: Path) -> bool:
+    """Whether a process has a file open; one that has ended has none."""
+    with suppress(FileNotFoundError):
+        return any(entry.readlink() == path for entry in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 def ended(process: subprocess.Popen[str]) -> scripts.Progress:
@@ -224,6 +242,40 @@ def test_a_source_without_the_image(tmp_path: Path) -> None:
     assert (done.fine, done.source_stopped) == (False, True)
 
 
+def test_a_source_whose_sshd_shows_a_banner_and_whose_own_transfer_ended(tmp_path: Path) -> None:
+    """ssh prints the banner of sshd where the program of the other node prints why it ended."""
+    source = DockerNode.make(tmp_path / "n1")
+    done = ended(DockerNode.make(tmp_path / "n2").fetch(source, login_script="echo 'Authorised users only' >&2"))
+    assert (done.fine, done.source_stopped) == (False, True), done
+
+
+def test_a_source_whose_docker_does_not_answer_the_user_is_not_a_transfer_that_ended(tmp_path: Path) -> None:
+    """The line is that of docs/runbooks/images.md."""
+    denied = "permission denied while trying to connect to the Docker daemon socket"
+    source = DockerNode.make(tmp_path / "n1", LAYERS)
+    done = ended(DockerNode.make(tmp_path / "n2").fetch(source, DOWN=denied))
+    assert (done.fine, done.source_stopped, done.reported) == (False, False, (denied,))
+
+
+def test_a_disk_that_is_full_ends_the_transfer_and_names_the_file(tmp_path: Path) -> None:
+    """The source has more to send than the connection holds, and waits for a reader."""
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    done = ended(taker.fetch(source, room=400_000))
+    assert done.reported == (f"{taker.archive}: File too large",)
+    assert taker.archive.stat().st_size == 400_000
+    assert ended(taker.fetch(source)).fine
+
+
+def test_a_shell_of_the_source_that_prints_text_is_named(tmp_path: Path) -> None:
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    done = ended(taker.fetch(source, login_script="echo Welcome to DGX Spark"))
+    assert not done.fine
+    assert " ".join(done.reported) == (
+        "the other node printed 'Welcome to DGX Spark' before its answer; the shell of the user who logs in there has "
+        "to print nothing"
+    )
+
+
 def test_what_transfers_of_other_images_have_left_is_removed(tmp_path: Path) -> None:
     source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
     taker.folder.mkdir(mode=0o750)
@@ -231,6 +283,27 @@ def test_what_transfers_of_other_images_have_left_is_removed(tmp_path: Path) -> 
         (taker.folder / f"{'e' * 64}.{end}").touch()
     assert ended(taker.fetch(source)).fine
     assert [path.name for path in taker.folder.iterdir()] == [f"{IMAGE.partition(':')[2]}.lock"]
+
+
+def test_a_node_that_asks_whether_a_transfer_runs_does_not_end_the_one_that_begins(tmp_path: Path) -> None:
+    """The question takes the lock for a moment, here until the receiver has failed to get it."""
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    taker.folder.mkdir(mode=0o750)
+    lock = taker.archive.with_suffix(".lock")
+    with lock.open("x") as asked:
+        fcntl.flock(asked, fcntl.LOCK_SH)
+        fetch = taker.fetch(source)
+        until(lambda: has_open(fetch.pid, lock))
+    assert ended(fetch).fine
+
+
+def test_a_second_transfer_of_an_image_is_refused(tmp_path: Path) -> None:
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
+    taker.folder.mkdir(mode=0o750)
+    with taker.archive.with_suffix(".lock").open("x") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = ended(taker.fetch(source))
+    assert done.reported == ("another transfer of this image is active",)
 
 
 @pytest.mark.parametrize("foul", ["writable", "link"])

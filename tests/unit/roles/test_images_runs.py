@@ -8,11 +8,11 @@ import pytest
 from pyinfra.api.config import Config
 
 from core.model import image_lock
-from core.model.image_lock import Pin
+from core.model.image_lock import ImageNccl, Pin
 from tests.unit.model.racks import ring
 from tests.unit.ops import fakenode
 from tests.unit.roles.dockers import Held, Workdir
-from tests.unit.roles.images_runs import PINNED, A, B, C, D, X, all_have, fetched, lock, rack, write
+from tests.unit.roles.images_runs import PINNED, A, B, C, D, X, all_have, fetched, lock, pin, rack, write
 
 
 @pytest.mark.parametrize("mode", ["yes", "asked"])
@@ -27,7 +27,7 @@ def test_one_pulls_the_others_take_it_over_the_fabric(workdir: Workdir, mode: st
     assert all(way.startswith("copy 192.168.100.") for ways in fetched(world).values() for way in ways[1:])
     assert world.most <= 2, "no more than two take from one at a time"
     assert world.passed_on, "a node that receives the image passes it on"
-    assert lock(workdir) == {X: Pin(D, A)}
+    assert lock(workdir) == {X: pin(D, A)}
     assert "scitrera/x:1 from n0: 5 of 50 MB" in ended.log
     assert "scitrera/x:1 from outside: " in ended.log
 
@@ -61,7 +61,7 @@ def test_what_the_nodes_agree_on_is_recorded_and_spread_without_a_pull(workdir: 
     ended = workdir.run(world)
     assert ended.failed == [], ended.log
     assert list(fetched(world)) == ["n0"]
-    assert lock(workdir) == {X: Pin(D, A)}
+    assert lock(workdir) == {X: pin(D, A)}
 
 
 def test_the_same_everywhere_is_only_recorded(workdir: Workdir) -> None:
@@ -69,11 +69,11 @@ def test_the_same_everywhere_is_only_recorded(workdir: Workdir) -> None:
     assert workdir.run(world, "dry").changing == 1
     assert workdir.run(world).failed == []
     assert fetched(world) == {}
-    assert lock(workdir) == {X: Pin(None, A)}
+    assert lock(workdir) == {X: pin(None, A)}
 
 
 def test_the_lock_file_is_asked_for_by_digest(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack())
     world.registry[f"scitrera/x@{D}"] = (A, D)
     world.registry[X] = (B, C)
@@ -84,7 +84,7 @@ def test_the_lock_file_is_asked_for_by_digest(workdir: Workdir) -> None:
 
 
 def test_another_image_that_took_the_name(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X})}, n1={B: Held({X}), A: Held()})
     ended = workdir.run(world)
     assert ended.failed == [], ended.log
@@ -95,7 +95,7 @@ def test_another_image_that_took_the_name(workdir: Workdir) -> None:
 
 
 def test_another_image_and_the_right_one_gone(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(), n0={A: Held({X})}, n1={B: Held({X})})
     assert workdir.run(world).failed == []
     assert (fetched(world), all_have(world, A)) == ({"n1": ["copy 192.168.100.1"]}, True)
@@ -106,7 +106,7 @@ def test_one_pinned_by_digest_has_a_name_on_every_node(workdir: Workdir) -> None
     world.registry[PINNED] = (A, D)
     assert workdir.run(world).failed == []
     assert all_have(world, A, f"scitrera/x:{'d' * 12}")
-    assert lock(workdir) == {PINNED: Pin(D, A)}
+    assert lock(workdir) == {PINNED: pin(D, A)}
 
 
 def test_around_a_ring(workdir: Workdir) -> None:
@@ -118,7 +118,7 @@ def test_around_a_ring(workdir: Workdir) -> None:
 
 
 def test_nodes_that_are_not_in_the_run_are_not_waited_for(workdir: Workdir) -> None:
-    write(workdir, x=Pin(D, A))
+    write(workdir, x=pin(D, A))
     world = workdir.world(rack(3), n0={A: Held({X})})
     world.registry[f"scitrera/x@{D}"] = (A, D)
     assert workdir.run(world, only=("n1", "n2")).failed == []
@@ -126,12 +126,12 @@ def test_nodes_that_are_not_in_the_run_are_not_waited_for(workdir: Workdir) -> N
 
 
 def test_two_images_and_an_entry_that_is_dropped(workdir: Workdir) -> None:
-    image_lock.write(workdir.folder / "rack.lock.json", {"old:1": Pin(D, C)})
+    image_lock.write(workdir.folder / "rack.lock.json", {"old:1": pin(D, C)})
     world = workdir.world(rack(2, X, "other:1"), n1={B: Held({"other:1"})})
     world.registry[X] = (A, D)
     ended = workdir.run(world)
     assert ended.failed == [], ended.log
-    assert lock(workdir) == {X: Pin(D, A), "other:1": Pin(None, B)}
+    assert lock(workdir) == {X: pin(D, A), "other:1": pin(None, B)}
 
 
 def test_a_head_that_does_not_begin_is_not_waited_for_for_ever(workdir: Workdir) -> None:
@@ -145,3 +145,58 @@ def test_a_head_that_does_not_begin_is_not_waited_for_for_ever(workdir: Workdir)
     late_head = {"n1": [f"pull {X}"], "n0": ["copy 192.168.100.2"]}
     assert fetched(world) in (late_head, {"n0": [f"pull {X}"], "n1": ["copy 192.168.100.1"]})
     assert all_have(world, A)
+
+
+def test_the_first_node_that_has_an_image_asks_what_it_has_of_nccl(workdir: Workdir) -> None:
+    world = workdir.world(rack(3))
+    world.registry[X] = (A, D)
+    world.nccl[A] = (0, ["/etc/nccl.conf: NCCL_IB_USE_INLINE=1", "nccl: 2.28.9 wheel"])
+    ended = workdir.run(world)
+    assert ended.failed == [], ended.log
+    assert lock(workdir) == {X: Pin(D, A, ImageNccl("2.28.9", "wheel", ("NCCL_IB_USE_INLINE=1",)))}
+    assert [name for name, docker in world.dockers.items() if docker.asked_nccl] == ["n0"]
+    assert "scitrera/x:1: NCCL 2.28.9 (wheel)" in ended.log
+    assert "nccl.2-28-9-wheel" in ended.log, "what is known against it is told before a unit starts"
+
+
+def test_an_image_of_an_older_lock_file_is_asked_once_by_a_node_that_has_it(workdir: Workdir) -> None:
+    write(workdir, x=Pin(D, A))
+    world = workdir.world(rack(3), n1={A: Held({X})}, n2={A: Held({X})})
+    plan = workdir.run(world, "dry")
+    assert "record scitrera/x:1 with its NCCL in rack.lock.json" in plan.log
+    assert not any(docker.sent for docker in world.dockers.values())
+    assert workdir.run(world).failed == []
+    assert lock(workdir) == {X: pin(D, A)}
+    assert [name for name, docker in world.dockers.items() if docker.asked_nccl] == ["n1"]
+    assert workdir.run(world, "dry").changing == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "found"),
+    [
+        (127, [], ImageNccl(None, None, None)),
+        (0, [], ImageNccl(None, None, ())),
+        (0, ["nccl: -1.99.99 wheel"], ImageNccl(None, None, ())),
+    ],
+)
+def test_an_image_that_does_not_tell_its_nccl_is_recorded_as_unknown(
+    workdir: Workdir, code: int, printed: list[str], found: ImageNccl
+) -> None:
+    world = workdir.world(rack(), n0={A: Held({X})}, n1={A: Held({X})})
+    world.nccl[A] = (code, printed)
+    ended = workdir.run(world)
+    assert ended.failed == [], ended.log
+    assert lock(workdir) == {X: Pin(None, A, found)}
+    assert "scitrera/x:1: NCCL unknown" in ended.log
+    assert workdir.run(world, "dry").changing == 0
+
+
+@pytest.mark.parametrize("code", [124, 125])
+def test_an_answer_that_did_not_come_is_not_recorded_and_asked_for_again(workdir: Workdir, code: int) -> None:
+    world = workdir.world(rack(), n0={A: Held({X})}, n1={A: Held({X})})
+    world.nccl[A] = (code, ["nccl: 2.28.9 wheel"])
+    ended = workdir.run(world)
+    assert ended.failed == [], ended.log
+    assert lock(workdir) == {X: Pin(None, A)}
+    assert "scitrera/x:1: no container of it told its NCCL" in ended.log
+    assert workdir.run(world, "dry").changing == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import roles.images.facts  # noqa: F401 - registers what is asked
-from core.model.image_lock import Pin
+from core.model.image_lock import ImageNccl, Pin
 from core.model.image_names import ImageName, image_name
 from core.ops import host_facts
 from core.ops.distribution import Route
@@ -203,6 +203,7 @@ def test_what_is_read_or_declared_is_never_run(node: Path, hostile: str) -> None
         scripts.inspect(word),
         scripts.name(foul, word),
         scripts.drop(word),
+        scripts.ask_nccl(word),
         scripts.look(foul),
         scripts.stop(foul),
         scripts.start(foul, word, "x", [word], 0),
@@ -218,3 +219,67 @@ def test_inspected() -> None:
     for garbage in ([], [""], ["a b c"], [f"{A} many []"], [f"{A} 5 []", "x"], ["x 5 []"], [f"{A} 5 {{"]):
         with pytest.raises(ValueError, match=r"unexpected probe output|Expecting|invalid literal"):
             scripts.inspected(X, garbage)
+
+
+IN_CONTAINER = """
+[ "$1" = run ] || exit 0
+while [ "$1" != -c ]; do shift; done
+exec sh "$@"
+"""
+"""docker whose containers have the files of this machine."""
+
+
+def ask_nccl(node: Path) -> ImageNccl | None:
+    done = run(scripts.ask_nccl(A), node, {"PYTHONPATH": str(node)})
+    assert done.returncode == 0, done.stderr
+    return scripts.parse_nccl(done.stdout.replace(str(node), "").splitlines(), done.stderr.splitlines())
+
+
+def test_an_image_is_asked_for_its_nccl_in_a_container_that_takes_nothing_from_a_unit(node: Path) -> None:
+    library = node / "nvidia/nccl/lib/libnccl.so.2"
+    library.parent.mkdir(parents=True)
+    source = node / "nccl.c"
+    source.write_text("int ncclGetVersion(int *version) { *version = 22809; return 0; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    (node / "etc/nccl.conf").write_text("# comment\n\nNCCL_IB_USE_INLINE=1\nNCCL_ALGO=Ring")
+    stand_in(node, "docker", IN_CONTAINER)
+    assert ask_nccl(node) == ImageNccl("2.28.9", "wheel", ("NCCL_IB_USE_INLINE=1", "NCCL_ALGO=Ring"))
+    (asked_with,) = [call for call in calls(node) if call.startswith("docker run")]
+    words = asked_with.split()
+    for word in ("--rm", "--pull=never", "--network=none", "--runtime=runc", "--memory=256m", "--memory-swap=256m"):
+        assert word in words
+    assert not {"--gpus", "--privileged", "--volume"} & set(words)
+
+
+@pytest.mark.parametrize(
+    ("docker", "found"),
+    [
+        (IN_CONTAINER, ImageNccl(None, None, ())),
+        (
+            '[ "$1" != run ] || { echo "exec: sh: executable file not found" >&2; exit 127; }',
+            ImageNccl(None, None, None),
+        ),
+        ('[ "$1" != run ] || { echo "nccl: 2.28.9 wheel"; exit 9; }', ImageNccl(None, None, None)),
+        ('[ "$1" != run ] || { echo "Cannot connect to the Docker daemon" >&2; exit 125; }', None),
+    ],
+)
+def test_what_is_not_told_is_unknown_and_what_docker_could_not_do_is_no_answer(
+    node: Path, docker: str, found: ImageNccl | None
+) -> None:
+    stand_in(node, "docker", docker)
+    assert ask_nccl(node) == found
+
+
+def test_a_container_that_does_not_end_is_removed(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scripts, "NCCL_SECONDS", 0.5)
+    stand_in(node, "docker", '[ "$1" != run ] || exec sleep 600')
+    assert ask_nccl(node) is None
+    assert calls(node)[-1] == "docker rm --force sparkrack-image-look"
+
+
+def test_the_lines_of_an_image_that_are_kept_are_bounded() -> None:
+    lines = [f"/etc/nccl.conf: {'x' * 5000}"] * 500
+    found = scripts.parse_nccl(lines, ["sparkrack: container ended 0"])
+    assert found
+    assert found.conf
+    assert sum(map(len, found.conf)) <= 10_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,13 +17,14 @@ from typing import Any
 
 import pytest
 
+from benchmarks.unpacked_sshd import start_sshd, write_configuration
+from tests.own_mounts import refused
 from tests.unit.ops.shells import calls, stand_in
 from tests.unit.roles.models_hub import LocalStore, LoopbackHub, hub_source, model, serving, sha256
 
 FILES = model()
 BIG = "model-00002-of-00004.safetensors"
 SIZE = sum(map(len, FILES.values()))
-SSHD = "/usr/sbin/sshd"
 HALF = 100_000
 """Bytes of each answer of the hub before it pauses."""
 PASSED_ON = HALF - 8 * 4096
@@ -184,19 +184,19 @@ def free_port() -> int:
 @pytest.fixture
 def sshd(tmp_path: Path) -> Iterator[Callable[[LocalStore], list[str]]]:
     """The command line up to the address for a real server on loopback, with keys of its own."""
-    if not shutil.which(SSHD) or os.geteuid():
-        pytest.skip("needs the package openssh-server, and root")
+    if os.geteuid() or refused():
+        pytest.skip(refused() or "sshd needs root")
     keys, port = tmp_path / "keys", free_port()
     keys.mkdir(mode=0o700)
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", keys / name], check=True)
     (keys / "known").write_text(f"[127.0.0.1]:{port} {(keys / 'host.pub').read_text()}")
-    (keys / "config").write_text(
+    write_configuration(
+        keys / "config",
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/user.pub\n"
-        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nMaxStartups 100\n"
+        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\nMaxStartups 100\n",
     )
-    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    with subprocess.Popen([SSHD, "-D", "-e", "-f", keys / "config"], stderr=subprocess.DEVNULL) as server:
+    with start_sshd(keys / "config") as server:
         try:
             until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
             yield lambda store: through_sshd(store, keys, port)

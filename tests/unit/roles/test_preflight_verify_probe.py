@@ -235,6 +235,17 @@ def test_firmware_of_devices_is_compared_within_a_vendor(healthy: str) -> None:
     )
 
 
+def test_a_node_whose_kernel_shows_no_firmware_of_devices_differs_from_those_with_it(healthy: str) -> None:
+    other = healthy.replace("machine-id\t0123", "machine-id\t9").replace("SHA256:one", "SHA256:two")
+    other = "".join(line for line in other.splitlines(keepends=True) if not line.startswith("device\t"))
+    alike = loaded(changed(SWITCH, ("vendor: lenovo", "vendor: asus")))
+    (line,) = failures(healthy, alike, spark2=other)
+    assert line == (
+        "nodes differ in firmware of UEFI devices: asus 2a5d161c-0ba2 65580, f72e048b-65bd 16778240 on spark1; "
+        "asus none on spark2"
+    )
+
+
 def test_images_are_compared_where_docker_runs(healthy: str) -> None:
     lines = [line for line in healthy.splitlines() if not line.startswith("image\t")]
     other = "\n".join(lines).replace("machine-id\t0123", "machine-id\t9").replace("SHA256:one", "SHA256:two")

@@ -137,7 +137,8 @@ def test_the_screen_renews_itself_until_it_is_ended(server: Server, tmp_path: Pa
     file.write_text(changed(SWITCH, WATCHING))
     screen, its = pty.openpty()
     words = [SPARKRACK, "watch", "--rack", str(file), "--url", server.url]
-    with subprocess.Popen(words, stdin=its, stdout=its, stderr=subprocess.PIPE, text=True) as process:
+    environment = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(words, stdin=its, stdout=its, stderr=subprocess.PIPE, text=True, env=environment) as process:
         os.close(its)
         seen = ""
         try:
@@ -152,6 +153,26 @@ def test_the_screen_renews_itself_until_it_is_ended(server: Server, tmp_path: Pa
             process.kill()
             os.close(screen)
     assert "clock MHz" in seen
+
+
+def test_a_terminal_without_cursor_movement_gets_one_reading(server: Server, tmp_path: Path) -> None:
+    """`TERM=dumb`, as in an editor's shell: nothing can be renewed there, so the command ends after one reading."""
+    file = tmp_path / "rack.yaml"
+    file.write_text(changed(SWITCH, WATCHING))
+    screen, its = pty.openpty()
+    words = [SPARKRACK, "watch", "--rack", str(file), "--url", server.url]
+    environment = {**os.environ, "TERM": "dumb"}
+    with subprocess.Popen(words, stdin=its, stdout=its, stderr=its, env=environment) as process:
+        os.close(its)
+        seen = b""
+        try:
+            while not re.search(rb"\d\d:\d\d:\d\d UTC, two by", seen):
+                assert select.select([screen], [], [], LIMIT)[0], seen
+                seen += os.read(screen, 4096)
+            assert process.wait(LIMIT) in (0, 2)
+        finally:
+            process.kill()
+            os.close(screen)
 
 
 def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: Path) -> None:

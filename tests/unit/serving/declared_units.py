@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from core.model import image_lock, load, model_lock
+from core.model import load, model_lock
+from core.model.image_lock import ImageNccl, Pin
 from core.model.lock_file import lock_path
 from serving import calibration
 from serving import rules as serving_rules
+from serving.options import served_units
 from tests.unit.model.serving_racks import (
+    IMAGE_ID,
     NEMOTRON,
     QWEN,
     put,
@@ -41,7 +44,9 @@ def nemotron(**keys: Any) -> dict[str, Any]:
 
 
 def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> list[str]:
+    """What a file is warned of, with images against whose NCCL nothing is known."""
     rack = load(put(tmp_path, file, models, units))
-    lock = lock_path(rack.source)
-    found = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock))
+    lock, nccl = lock_path(rack.source), ImageNccl("2.30.7", "system", ())
+    pins = {one.image: Pin(None, IMAGE_ID, nccl) for one in served_units(rack).values()}
+    found = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock), pins)
     return [f"{'.'.join(map(str, note.path))}: {note.what}; {note.right}" for note in found]

@@ -13,16 +13,26 @@ from tests.unit.model import racks
 from tests.unit.model.serving_racks import QWEN, loaded, machines, text, unit
 
 
-def notes(hosts: str, **keys: Any) -> list[str]:
+def notes(hosts: str, nccl: str | None = None, **keys: Any) -> list[str]:
     rack = loaded(text({"qwen": unit(QWEN, **keys)}, hosts))
-    return [note.what for one in served_units(rack).values() for note in topology_notes.notes(rack, one)]
+    return [note.what for one in served_units(rack).values() for note in topology_notes.notes(rack, one, nccl)]
 
 
 def test_ranks_of_a_ring_of_four_that_no_cable_joins_are_named() -> None:
     found = notes(machines(4, "ring"), nodes=["n0", "n1", "n2", "n3"], parallel={"tensor": 1, "pipeline": 4})
-    assert found == [
-        "no cable joins n0 and n2, n1 and n3: NCCL before 2.30 does not connect the ranks of such a ring (reported)"
-    ]
+    assert found == ["no cable joins n0 and n2, n1 and n3: NCCL before 2.30 does not connect such ranks (reported)"]
+
+
+@pytest.mark.parametrize(
+    ("nccl", "warned"), [("2.28.9", True), ("2.29.99", True), ("2.30.0", False), ("2.31.1", False)]
+)
+def test_a_ring_is_judged_by_nccl_of_the_image_where_that_is_recorded(nccl: str, warned: bool) -> None:
+    keys: dict[str, Any] = {"nodes": ["n0", "n1", "n2", "n3"], "parallel": {"tensor": 1, "pipeline": 4}}
+    assert notes(machines(4, "ring"), nccl, **keys) == (
+        [f"no cable joins n0 and n2, n1 and n3: NCCL {nccl} of the image does not connect such ranks (reported)"]
+        if warned
+        else []
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from core.model import load, yaml_editor
 from core.util.command_error import CommandError
 from sparkrack.serving import tune_judgement as judgement
+from sparkrack.serving import tune_ledger
 from sparkrack.serving.coordinator import CoordinatorStatus
 from sparkrack.serving.tune_ledger import (
     TrialJudged,
@@ -180,14 +182,36 @@ def test_a_failure_has_the_cause_that_nodes_and_coordinator_show(
     assert judgement.cause_of(found, 7, "vllm failed (exit 1)", kernel) == cause
 
 
-def test_a_unit_that_was_not_started_has_not_failed_a_measurement() -> None:
-    assert judgement.cause_of(status(), 0, "apply failed (exit 1)", "") == "end"
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("apply failed (exit 1)", "end"),
+        (f"does not serve as rack.yaml declares it (held: {GARBAGE[1]}); its previous version serves again", "answer"),
+        ("does not serve as rack.yaml declares it (held: no correct completion within 120 s: )", "hang"),
+        (f"does not serve as rack.yaml declares it (held: {ENDED[1]})", "end"),
+    ],
+)
+def test_a_unit_that_does_not_serve_has_not_failed_a_measurement(reason: str, cause: str) -> None:
+    """Without a start whose states can be asked for, what was printed of the failure decides."""
+    assert judgement.cause_of(status(), 0, reason, "") == cause
+    assert judgement.cause_of(None, 0, reason, "") == cause
 
 
 def test_what_was_before_the_trial_is_not_its_failure() -> None:
     assert judgement.cause_of(status(STUCK, generation=6), 7, "", "") == "bench"
     assert judgement.first_failure(status(STUCK, ("stopping", "asked to stop"), generation=6), 7) == ""
     assert judgement.first_failure(status(("stopping", "asked to stop"), ENDED), 7) == ENDED[1]
+
+
+def test_a_stop_that_was_asked_for_is_not_a_failure() -> None:
+    stop = ("stopping", "asked to stop; no request ran after 0.5 s")
+    assert judgement.first_failure(status(stop), 7) == ""
+    assert judgement.first_failure(status(stop, ENDED), 7) == ENDED[1]
+    assert judgement.cause_of(status(stop), 7, "vllm failed (exit 1)", "") == "bench"
+
+
+def test_a_trial_without_a_start_has_no_failure_of_an_earlier_one() -> None:
+    assert judgement.first_failure(status(ENDED), 0) == ""
 
 
 def test_a_fault_of_the_driver_is_what_the_agents_take_for_one() -> None:
@@ -237,6 +261,14 @@ def test_a_ledger_tells_what_is_not_judged_yet_also_with_a_torn_line(ledgers: Pa
     assert again.open_tries == (Try("args.a", True),)
     assert again.unjudged_runs(Try("args.a", 2)) is None
     assert again.ended
+
+
+def test_a_ledger_that_is_not_kept_goes_with_its_log(ledgers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune_ledger, "MAX_LEDGERS", 1)
+    for year in (2025, 2026):
+        path = new_ledger(begun(1).model_copy(update={"at": datetime(year, 1, 1, tzinfo=UTC)})).path
+        path.with_suffix(".log").touch()
+    assert sorted(ledgers.iterdir()) == [path.with_suffix(".log"), path]
 
 
 def test_what_is_not_a_ledger_is_named(ledgers: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -21,6 +22,13 @@ def doubled(number: int) -> int:
 def deaf() -> bool:
     """Return whether this process ignores Ctrl-C."""
     return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def shared(module: str) -> tuple[bool, bool]:
+    """Return whether a module was loaded before this process was forked, and whether a collection of garbage leaves
+    what was loaded then alone.
+    """
+    return module in sys.modules, gc.get_freeze_count() > 10_000
 
 
 def slow(folder: Path, name: str) -> None:

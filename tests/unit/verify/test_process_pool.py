@@ -17,12 +17,17 @@ import pytest
 from core.util.process_pool import map_processes
 from lab.namespace import alive
 from tests.generated import REPOSITORY
-from tests.unit.verify.pool_work import deaf, doubled
+from tests.unit.verify.pool_work import deaf, doubled, shared
 
 
 def test_results_come_in_the_order_of_the_calls() -> None:
     assert map_processes(doubled, [(1,), (2,), (3,)], 2) == [2, 4, 6]
     assert map_processes(doubled, [], 2) == []
+
+
+def test_what_is_loaded_once_is_shared() -> None:
+    forkserver._forkserver._stop()  # type: ignore[attr-defined] # it loads modules when it starts
+    assert map_processes(shared, [("sndhdr",), ("wave",)], 2, ["wave"]) == [(False, True), (True, True)]
 
 
 def test_a_process_that_dies_is_reported() -> None:

@@ -3,11 +3,13 @@ silence."""
 
 from __future__ import annotations
 
+import ast
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
+from core.verify.checked_roles import verify_files
 from core.verify.outcomes import Outcome
 from core.verify.runner import run_checks, session
 from tests.unit.model.racks import SWITCH, loaded
@@ -211,6 +213,39 @@ def test_where_the_user_stands_does_not_matter(verify: Path, tmp_path: Path, mon
     monkeypatch.chdir(workdir)
     (tmp_path / "conftest.py").unlink()
     assert reported(alone(verify, "def test_it(node):\n    pass\n", "spark1")) == [("spark1", "wire", True, "")]
+
+
+@pytest.mark.parametrize("file", verify_files(), ids=lambda file: file.parent.name)
+def test_each_assertion_has_a_message(file: Path) -> None:
+    """Verify files are loaded before their sessions, so pytest adds no reason to an assertion."""
+    asserted = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Assert)]
+    assert asserted, f"{file}: it has no assertion"
+    assert not [node.lineno for node in asserted if node.msg is None], f"{file}: an assertion without a message"
+
+
+@pytest.mark.parametrize("junit", [True, False])
+def test_only_a_junit_report_has_tracebacks(verify: Path, tmp_path: Path, junit: bool) -> None:
+    """Their making costs most of the CPU time of a check that fails."""
+    text = "from pathlib import Path\n\n\ndef test_it(node):\n    Path('/no/such').read_text()\n"
+    path = tmp_path / "junit.xml"
+    (outcome,) = proven(verify, text, ["spark1"], path if junit else None)
+    assert outcome.why == "FileNotFoundError: [Errno 2] No such file or directory: '/no/such'"
+    assert path.exists() == junit
+    if junit:
+        assert "Path('/no/such').read_text()" in path.read_text()
+
+
+def test_a_plugin_of_another_package_does_not_matter(
+    verify: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "installed/other_plugin-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Name: other-plugin\nVersion: 1\n")
+    (about / "entry_points.txt").write_text("[pytest11]\nother = other_plugin\n")
+    text = "def pytest_runtest_call(item):\n    raise RuntimeError('of another package')\n"
+    (tmp_path / "installed/other_plugin.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    assert reported(alone(verify, "def test_it(node):\n    pass\n")) == [("spark1", "wire", True, "")]
 
 
 @pytest.mark.parametrize(("name", "value"), [("PYTEST_ADDOPTS", "-k nothing -v"), ("PYTEST_PLUGINS", "no_such_one")])
