@@ -18,7 +18,7 @@ from core.model.model_lock import ModelRecord
 from core.model.secrets import SecretRef
 from core.ops.managed_service import NO_CHANGES, ManagedService, Reads, ServiceChanges, ServiceState
 from core.ops.run_context import run_value
-from core.ops.shared_survey import SharedSurvey, facts_of_nodes
+from core.ops.shared_values import SharedValue, facts_of_nodes
 from core.ops.shell import sudo_script
 from core.util import managed_file
 from core.util.event import Action, file_acted
@@ -258,8 +258,8 @@ def away(figures: Mapping[str, float]) -> str:
     return f"away for about {max(1, math.ceil(took / 60))} min: its last start took {took:.0f} s"
 
 
-_before: SharedSurvey[ServingSurvey] = SharedSurvey()
-_after: SharedSurvey[ServingSurvey] = SharedSurvey()
+_before: SharedValue[ServingSurvey] = SharedValue()
+_after: SharedValue[ServingSurvey] = SharedValue()
 
 
 def run_secrets(state: State, rack: Rack) -> RunSecrets:

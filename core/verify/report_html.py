@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from core.util.pages import page_template
+from core.util.html_page import page_template
 from core.util.project_files import UNPROVEN
 from core.verify.pair_matrix import pair_matrices
 from core.verify.report import Cell, CheckResult, Failure, Report

@@ -54,7 +54,7 @@ class ImageDelivery:
         found = scripts.parse_nccl(lines, complaints)
         if found is None:
             why = "; ".join(complaints[-3:]) or "no message"
-            self.host.log(f"{local}: no container of it told its NCCL, so the next run asks again: {why}")
+            self.host.log(f"{local}: its NCCL could not be read in a container, so the next run asks again: {why}")
             return
         self._record_pin(transfers, replace(pin, nccl=found))
         self.host.log(f"{local}: NCCL {f'{found.version} ({found.build})' if found.version else 'unknown'}")

@@ -9,7 +9,7 @@ from pyinfra.api.state import State
 from core.model import Rack, image_lock, lock_file
 from core.model.image_lock import Pin
 from core.ops.delivery import ChainTransfers
-from core.ops.shared_survey import SharedSurvey, facts_of_nodes
+from core.ops.shared_values import SharedValue, facts_of_nodes
 from roles.images import desired
 from roles.images.facts import ImagesFacts, Survey
 
@@ -34,7 +34,7 @@ class ImageSources:
     transfers: dict[str, ImageTransfers]
 
 
-_surveys: SharedSurvey[ImageSources] = SharedSurvey()
+_surveys: SharedValue[ImageSources] = SharedValue()
 
 
 def sources_of(state_: State, rack: Rack) -> ImageSources:

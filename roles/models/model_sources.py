@@ -9,7 +9,7 @@ from pyinfra.api.state import State
 from core.model import Rack, model_lock
 from core.model.lock_file import lock_path
 from core.ops.delivery import ChainTransfers
-from core.ops.shared_survey import SharedSurvey, facts_of_nodes
+from core.ops.shared_values import SharedValue, facts_of_nodes
 from roles.models.desired import ModelGoal
 from roles.models.facts import ModelsFacts, ModelSurvey
 
@@ -38,7 +38,7 @@ class ModelSources:
     transfers: dict[str, ModelTransfers]
 
 
-_surveys: SharedSurvey[ModelSources] = SharedSurvey()
+_surveys: SharedValue[ModelSources] = SharedValue()
 
 
 def sources_of(state_: State, rack: Rack) -> ModelSources:

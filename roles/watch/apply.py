@@ -13,7 +13,7 @@ from core.model.secrets import SecretRef
 from core.ops import apt, host_facts
 from core.ops.managed_service import NO_CHANGES, ManagedService, ServiceChanges, secret_file
 from core.ops.operation import Changeset, managed_operation, operation_on_host
-from core.ops.shared_survey import SharedSurvey
+from core.ops.shared_values import SharedValue
 from core.ops.shell import sudo_script
 from core.util.event import Action, acted
 from roles.watch import ROLE, desired, node_metrics, notifications, rules, scrape, services
@@ -21,7 +21,7 @@ from roles.watch.facts import FactsAndSecret, WatchFacts
 from roles.watch.options import WatchOptions
 from roles.watch.switch_reader_apply import run_switch_reader
 
-_secrets: SharedSurvey[dict[SecretRef, str]] = SharedSurvey()
+_secrets: SharedValue[dict[SecretRef, str]] = SharedValue()
 
 
 @deploy(ROLE.title)

@@ -10,12 +10,12 @@ from core.model.secrets import SecretRef
 from core.ops import host_facts
 from core.ops.managed_service import secret_file
 from core.ops.operation import Changeset, operation_on_host
-from core.ops.shared_survey import SharedSurvey
+from core.ops.shared_values import SharedValue
 from roles.watch import services, switch_reader
 from roles.watch.facts import FactsAndSecret, WatchFacts
 
 _NONE = "this node reads no switch"
-_passwords: SharedSurvey[dict[SecretRef, str]] = SharedSurvey()
+_passwords: SharedValue[dict[SecretRef, str]] = SharedValue()
 
 
 def _read_facts(host: Host, rack: Rack, node: Node) -> FactsAndSecret:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from core.util.pages import page_template
+from core.util.html_page import page_template
 from sparkrack.accept.model import AcceptReport, ClaimResult
 from sparkrack.accept.render import total
 

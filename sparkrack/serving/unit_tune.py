@@ -88,7 +88,7 @@ class UnitTune:
 
     # What is tried
 
-    def _begin(self, tries: Sequence[Try]) -> TuneLedger:
+    def _begin_ledger(self, tries: Sequence[Try]) -> TuneLedger:
         """Begin a ledger for these values. Raises CommandError."""
         begun = TuneBegun(
             schema="sparkrack.serve-tune/1",
@@ -143,7 +143,7 @@ class UnitTune:
         """
         with hold_rack(self.rack, "tune", self.unit, self._screen, starts=2 * len(tries) + 2) as held:
             # Under the lock: another run may be at work with its ledger and its rack file of a trial.
-            ledger = read_ledger(resumed.path) if resumed else self._begin(tries)
+            ledger = read_ledger(resumed.path) if resumed else self._begin_ledger(tries)
             self.file.with_suffix(TRIAL_SUFFIX).unlink(missing_ok=True)  # of a run that was killed
             with open_trial_log(ledger.path, self._screen) as self._log:
                 self._try_all(replace(held, log=self._log), ledger)

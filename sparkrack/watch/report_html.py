@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
-from core.util.pages import page_template
+from core.util.html_page import page_template
 from core.util.project_files import WATCH_RUNBOOK
 from sparkrack.watch import render
 from sparkrack.watch.history import HOURS, Drawn, Fired, History, Window, history

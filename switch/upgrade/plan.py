@@ -12,7 +12,7 @@ from core.routeros.versions import release
 from switch.advisories import COMPROMISED, known_against_release
 from switch.preconditions import wrong_device
 from switch.upgrade.packages import PackageFile, PackageFolder
-from switch.upgrade.unit import SwitchUnit
+from switch.upgrade.switch_state import SwitchUnit
 
 if TYPE_CHECKING:
     from core.model import Switch

@@ -37,7 +37,7 @@ from switch.upgrade.differences import differences, export_diff
 from switch.upgrade.package_server import PackageServer
 from switch.upgrade.packages import PackageFile, PackageFolder
 from switch.upgrade.plan import UpgradePlan, plan_upgrade
-from switch.upgrade.unit import SwitchUnit, read_unit
+from switch.upgrade.switch_state import SwitchUnit, read_unit
 
 FETCH_SECONDS = 900.0
 """Seconds for the download of one package."""

@@ -38,7 +38,7 @@ BLOCK = 1 << 20
 PIPE = 64 << 10
 """Bytes of one read of a connection: what a pipe holds."""
 PAUSE = 0.05
-"""Seconds between two looks at an archive that grows."""
+"""Interval in seconds at which the size of a growing archive is read."""
 TRIES = 40
 """Attempts to take a lock, one in each pause."""
 STOPPED = 75
@@ -289,14 +289,14 @@ def send(request: dict[str, Any]) -> None:
 
 
 def print_answer(request: dict[str, Any], names: list[str], left_out: list[str]) -> int:
-    """Print the answer's line, and return the offset: an archive with another content begins anew."""
+    """Print the answer's line, and return the offset: an archive with another content begins again at 0."""
     offset = int(request["came"]) if request["left_out"] == left_out else 0
     OffsetWriter(0).write(json.dumps({"names": names, "left_out": left_out, "offset": offset}).encode() + b"\n")
     return offset
 
 
 def copy_members(stream: Any, left_out: list[str], offset: int) -> None:
-    """Print an archive anew, without blobs that are left out; headers have nothing of the node that made it."""
+    """Print an archive again without the blobs that are left out; headers have nothing of the node that made it."""
     writer = OffsetWriter(offset)
     dropped = {f"blobs/{name.replace(':', '/')}" for name in left_out}
     with tarfile.open(fileobj=stream, mode="r|", bufsize=BLOCK) as archive:
@@ -329,19 +329,19 @@ class Receiver:
         take_lock(self._handle)
         remove_others(self.paths)
         try:
-            self._receive(held_here())
-            self._load()
+            self._receive_layers(held_here())
+            self._load_archive()
         except LoadError as refused:
             print(f"{refused}; all layers are fetched", file=sys.stderr, flush=True)
             self.paths.remove()
-            self._receive({})
+            self._receive_layers({})
             try:
-                self._load()
+                self._load_archive()
             except LoadError:
                 self.paths.remove()
                 raise
 
-    def _receive(self, held: dict[str, list[Any]]) -> None:
+    def _receive_layers(self, held: dict[str, list[Any]]) -> None:
         """Append to the archive what it lacks. Raises FetchError."""
         came = self.paths.archive.stat().st_size if self.paths.archive.exists() else 0
         free = os.statvfs(self.paths.folder)
@@ -365,7 +365,7 @@ class Receiver:
             try:
                 process.stdin.write(json.dumps(request).encode())
                 process.stdin.close()
-                self._append(process.stdout)
+                self._append_archive(process.stdout)
             except BrokenPipeError:
                 pass
             except (FetchError, OSError):
@@ -381,7 +381,7 @@ class Receiver:
             words = [line.decode(errors="replace").strip() for line in complaints]
             raise FetchError("; ".join(word for word in words if word)[-300:] or f"ssh ended with {code}")
 
-    def _append(self, stream: Any) -> None:
+    def _append_archive(self, stream: Any) -> None:
         line = stream.readline()
         if not line:
             return  # the exit status says why
@@ -403,16 +403,16 @@ class Receiver:
             while block := stream.read1(PIPE):
                 rest = memoryview(block)
                 while rest:
-                    rest = rest[self._write(archive, rest) :]
+                    rest = rest[self._write_block(archive, rest) :]
                 self.received += len(block)
 
-    def _write(self, archive: Any, block: memoryview) -> int:
+    def _write_block(self, archive: Any, block: memoryview) -> int:
         try:
             return int(archive.write(block))
         except OSError as error:
             raise FetchError(f"{self.paths.archive}: {error.strerror}") from None
 
-    def _load(self) -> None:
+    def _load_archive(self) -> None:
         """Let docker load the archive. Raises LoadError unless it has every layer then."""
         with self.paths.archive.open("rb") as archive:
             done = subprocess.run(["docker", "load"], stdin=archive, stdout=subprocess.PIPE, text=True)

@@ -156,7 +156,7 @@ def test_the_first_node_that_has_an_image_asks_what_it_has_of_nccl(workdir: Work
     assert lock(workdir) == {X: Pin(D, A, ImageNccl("2.28.9", "wheel", ("NCCL_IB_USE_INLINE=1",)))}
     assert [name for name, docker in world.dockers.items() if docker.asked_nccl] == ["n0"]
     assert "scitrera/x:1: NCCL 2.28.9 (wheel)" in ended.log
-    assert "nccl.2-28-9-wheel" in ended.log, "what is known against it is told before a unit starts"
+    assert "nccl.2-28-9-wheel" in ended.log, "a known fault is reported before a unit starts"
 
 
 def test_an_image_of_an_older_lock_file_is_asked_once_by_a_node_that_has_it(workdir: Workdir) -> None:
@@ -198,5 +198,5 @@ def test_an_answer_that_did_not_come_is_not_recorded_and_asked_for_again(workdir
     ended = workdir.run(world)
     assert ended.failed == [], ended.log
     assert lock(workdir) == {X: Pin(None, A)}
-    assert "scitrera/x:1: no container of it told its NCCL" in ended.log
+    assert "scitrera/x:1: its NCCL could not be read in a container" in ended.log
     assert workdir.run(world, "dry").changing == 1

@@ -1,4 +1,4 @@
-"""What the operations of all nodes share in one stage of a run: it is made once, by whichever host comes first."""
+"""Values that the operations of all nodes share in one stage of a run: each is made once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core.probes.protocol import UnknownError
 T = TypeVar("T")
 
 
-class SharedSurvey(Generic[T]):
+class SharedValue(Generic[T]):
     """A value for each stage of each run: its plan, and its execution."""
 
     def __init__(self) -> None:
