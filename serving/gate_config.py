@@ -202,7 +202,7 @@ def time(rack: Rack) -> bool:
 def memory(
     rack: Rack, unit: ServedUnit, record: ModelRecord, ranks: int, further: Mapping[str, ModelRecord]
 ) -> dict[str, object]:
-    """Return the memory that must be available: what the engine takes, of the host's too, and the floor below which the
+    """Return the memory that must be available: that of the engine, also of the host, and the floor below which the
     guard ends it."""
     given = rack.options(MemoryOptions).floor
     add, floor = int(_host_gib(unit, record, ranks) * 2**30), mebibytes(given) * 2**20 if given else 0

@@ -116,8 +116,9 @@ RESTORING = "-restore"
 
 
 def newest(place: Path) -> str | None:
-    """The newest backup, of those that were not kept because an older one was put back; None without any. So the
-    newest stays the newest when it was put back."""
+    """Return the newest backup; None without any. Those that a restore keeps do not count, so that a restored backup
+    stays the newest.
+    """
     return next((name for name in reversed(names(place)) if not name.endswith(RESTORING)), None)
 
 

@@ -187,7 +187,7 @@ class _Traced:
 
     @property
     def some(self) -> bool:
-        """Whether anything of the role is there; settings of the kernel alone are no trace of it."""
+        """Whether anything of the role is there; settings of the kernel alone do not count."""
         return any((self.gone, self.back, self.edits, self.packages, self.holds, self.units, self.folders))
 
 

@@ -32,7 +32,7 @@ _WEBHOOK = re.compile(
     r"|[\w-]{1,60}\.webhook\.office\.com)/|api\.telegram\.org/bot"
     r"|[^\s/\"'@]{1,200}/(?:[\w-]{1,60}/){0,3}(?:hooks?|webhooks?|integration)/(?=[\w-]{3,60}(?:/|[\w-]{5}))))[^\s\"'<>)]+"
 )
-"""URLs that anyone who knows them may post to; their host stays."""
+"""URLs that are secrets, since they accept posts without a login; their host stays."""
 # Hugging Face, NVIDIA NGC, GitHub, GitLab, Slack, OpenAI and others, AWS; Google, Tailscale, age, Vault, Docker, Groq,
 # PyPI, npm, Stripe, SendGrid, DigitalOcean, Replicate; JSON web tokens; password hashes
 _ISSUED = re.compile(

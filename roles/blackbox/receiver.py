@@ -1,4 +1,4 @@
-"""The programs of ours that receive what other nodes send: their files. Pure."""
+"""Files of our programs that receive what other nodes send. Pure."""
 
 from __future__ import annotations
 

@@ -13,5 +13,5 @@ LOSSLESS = ManagedService(
     (desired.SCRIPT, desired.UNIT),
     Reads.NOTHING,
 )
-"""What is live shows what was read: a unit is restarted where its interface has other settings."""
+"""The settings of the interface show what a unit has read: it is restarted where they differ."""
 SERVICES = (LOSSLESS,)

@@ -176,7 +176,7 @@ def known_versions(rack: Rack, facts: MachineFacts) -> list[str]:
 
 
 def _describe_wifi(node: Node, name: str, addresses: Collection[str]) -> str:
-    """Return what is said of a Wi-Fi interface that is up: never to turn off the one by which the node is reached."""
+    """Return the message about a Wi-Fi interface that is up: never to turn off the one by which the node is reached."""
     crashes = "its driver was reported to crash the kernel, which blocks all interfaces of the node or, with "
     crashes += "blackbox.panic.oops, reboots it"
     if str(node.address) in addresses:

@@ -41,7 +41,7 @@ _LAYER_KINDS: Mapping[str, str] = {
 }
 _KNOWN_KINDS = frozenset({"full", "sliding", "linear", "mamba", "moe", "mlp"})
 _ADDITIONS = re.compile(r"engram_.*|ngram_.*|dspark_.*")
-"""Keys of what a model has beside its layers, of a size that nothing here counts: tables of n-grams, a draft module."""
+"""Keys of parts beside the layers whose size is not counted here: tables of n-grams, a draft module."""
 
 NESTED = ("text_config", "llm_config", "language_config")
 """Keys under which a model that also sees or hears keeps the configuration of its language model."""

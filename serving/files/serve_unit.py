@@ -20,7 +20,7 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
                   "named": false}
     phases       {"weights": {"begin": "Load weight begin", "end": "Load weight end"}, ...}: regular expressions for the
                  lines of the engine that begin and end a phase of its start (serve_phases.py); left out: none
-    rdma         of the ranks, after a start: required, remark (it is said when they do not use it) or ignored
+    rdma         of the ranks, after a start: required, remark (reported when they do not use it) or ignored
     times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 5400, first_limit 300,
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1, evidence 3; and probe_misses 2
     restart      {"times": 1, "within": 21600, "uptime": 600}

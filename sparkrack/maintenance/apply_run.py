@@ -129,7 +129,7 @@ class ApplyScreen(Protocol):
 
     @property
     def gone(self) -> bool:
-        """Whether no one reads the output any more: then no other operation begins."""
+        """Whether the output has no reader any more: then no other operation begins."""
 
     @property
     def log(self) -> logging.Handler:

@@ -1,4 +1,4 @@
-"""Nodes from their box, on loopback, and an operator with a key and a rack file."""
+"""Nodes as they leave the factory, on loopback, and an operator with a key and a rack file."""
 
 from __future__ import annotations
 

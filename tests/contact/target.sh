@@ -49,7 +49,7 @@ cp -a "$folder/seed/." .
 chown -R 0:0 etc
 chroot . ssh-keygen -q -A
 touch "$folder/made"
-# sshd from 9.8 on shuts out anyone who fails to log in a few times; a test may want that.
+# sshd from 9.8 on refuses a client that failed to log in a few times; a test may want that.
 penalties=no
 [ ! -e "$folder/penalties" ] || penalties="crash:90 authfail:5 min:15"
 exec chroot . /usr/sbin/sshd -D -o "PerSourcePenalties=$penalties" -E /var/log/sshd.log -o LogLevel=VERBOSE -o "ListenAddress=$address" -p "$port"

@@ -86,7 +86,7 @@ def test_a_wrong_password_by_reference_is_tried_once_on_each_node(rack: Rack) ->
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is wrong with a node, and what is said then."""
+    """What is wrong with a node, and the message about it."""
 
     breaks: str
     reported: str
@@ -191,7 +191,7 @@ def test_a_node_that_shuts_us_out_for_a_while_is_waited_for(rack: Rack) -> None:
     line += ["UserKnownHostsFile=none", "-p", str(node.port), f"nobody@{node.address}", "true"]
     until = time.monotonic() + 60
     while b"Permission denied" in subprocess.run(line, capture_output=True).stderr:
-        assert time.monotonic() < until, "it never shuts anybody out"
+        assert time.monotonic() < until, "it never refuses a client"
     done = operator.run()
     assert done.code == 0, done
     assert "past threshold" in node.log or "penalty" in node.log

@@ -1,4 +1,4 @@
-"""The password is nowhere: not in an argument list or an environment, not in what is said, not on the node."""
+"""The password is nowhere: not in an argument list or an environment, not in the output, not on the node."""
 
 from __future__ import annotations
 

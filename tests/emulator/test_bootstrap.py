@@ -17,7 +17,7 @@ def test_from_the_box_into_the_rack_and_again(box: Workdir) -> None:
     granted = [word for word in group["policy"].split(",") if not word.startswith("!")]
     assert sorted(granted) == sorted(OWNER_POLICY.split(","))
     before = box.writes()
-    code, text = box.run(password=False)  # no one is asked: our own user is accepted
+    code, text = box.run(password=False)  # no prompt: our own user is accepted
     assert (code, box.writes()) == (0, before), text
     box.is_ready()
     assert box.failed_logins() == 0

@@ -37,7 +37,7 @@ def test_an_address_that_does_not_answer_leaves_the_old_one(moving: Workdir) -> 
     code, text = moving.run("--address", THERE, password=False)
     way.close()
     assert code == 0, text
-    # The one it was met at is not known any more, and matters to no one unless it is the factory's.
+    # The one it was met at is not known any more, and matters only if it is the factory's.
     assert [row["address"] for row in moving.table("/ip/address")] == [f"{HERE}/24", f"{THERE}/24"]
 
 

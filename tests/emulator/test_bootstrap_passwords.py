@@ -15,7 +15,7 @@ QUESTION = b"password of admin (on the sticker)"
 
 
 def typing(box: Workdir, *secrets: bytes) -> tuple[int, bytes]:
-    """At a terminal of its own, since a hidden prompt is read from there and nowhere else: exit code, what it said."""
+    """At a terminal of its own, since a hidden prompt is read from there and nowhere else: exit code and output."""
     words = box.words(password=False)
     child, terminal = own_terminal.start([PROGRAM, *words])
     reported, typed = b"", 0
@@ -124,7 +124,7 @@ def test_a_password_that_was_changed_here_is_given_again(box: Workdir) -> None:
     assert f"gave sparkrack the password of file {box.own}" in text
     (box.folder / "admin").unlink()
     box.own.write_text(box.own.read_text().strip() + "-made-as-long-as-a-made-one\n")
-    assert box.run(password=False)[0] == 1  # no one is left who could give it
+    assert box.run(password=False)[0] == 1  # there is no terminal for a prompt
 
 
 def test_admin_gets_a_password_of_its_own(box: Workdir) -> None:

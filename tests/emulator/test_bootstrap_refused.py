@@ -204,7 +204,7 @@ def test_tls_of_a_unit_from_its_box_has_nothing_to_show(box: Workdir) -> None:
 
 
 def test_a_switch_that_keeps_its_full_user_is_left_with_a_way_in(make_box: MakeBox) -> None:
-    """RouterOS may refuse to disable the last user of the group full: it gets a password that no one had before."""
+    """RouterOS may refuse to disable the last user of the group full: it gets a new random password."""
     box = make_box(keeps_full_user=True)
     code, text = box.run()
     assert code == 2, text

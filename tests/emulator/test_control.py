@@ -1,4 +1,4 @@
-"""The test knobs, and the record of what was said."""
+"""The test knobs, and the record of all sentences."""
 
 from __future__ import annotations
 

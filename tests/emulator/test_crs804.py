@@ -153,7 +153,7 @@ REFUSED = (
     ({"sfp56-1": "1x50G"}, "switches.crs804.cages.sfp56-1: a CRS804 has no such cage; its cages are qsfp56-dd-1"),
     ({"qsfp56-dd-2": "3x100G"}, "qsfp56-dd-2 cannot be 3x100G: its 8 lanes carry one or four legs"),
 )
-"""Cages that are declared besides, and what is said of them after the file and its line."""
+"""Cages that are declared besides, and the message about them after the file and its line."""
 
 
 @pytest.mark.parametrize(("cages", "reported"), REFUSED)
@@ -172,7 +172,7 @@ WRONG = (
     ("crs812", BOARD, "is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ"),
     ("crs804", "CRS812-8DS-2DQ-2DDQ", "is a CRS812-8DS-2DQ-2DDQ; the rack file means a CRS804-4DDQ"),
 )
-"""The declared model, the unit's, and what is said."""
+"""The declared model, that of the unit, and the message."""
 
 
 @pytest.mark.parametrize(("declared", "board", "reported"), WRONG)

@@ -109,7 +109,7 @@ class Bench:
         return found[0]
 
     def left_overs(self) -> list[str]:
-        """Rows of a dead man that is still armed."""
+        """Rows of a rollback timer that is still armed."""
         tables = self.emulator.state()["tables"]
         return [row["name"] for path in ("/system/scheduler", "/system/script") for row in tables[path]]
 
@@ -147,7 +147,7 @@ def bench(benches: Callable[[str], Bench], release: str) -> Bench:
 @pytest.mark.parametrize(("release", "name", "number"), _list_cells(FAULTS))
 def test_a_fault_at_every_write(bench: Bench, name: str, number: int) -> None:
     bench.emulator.control({"op": "reset"})
-    # The first two writes are the dead man's own rows.
+    # The first two writes are the rows of the rollback timer.
     bench.emulator.control({"op": "fault", "on": "write", "after": number + 1, **FAULTS[name]})
     ended, _ = bench.operator.run(bench.goal, fuse=FUSE)
     at = f"{name} at write {number}, {bench.titles[number - 1]}: {ended.text}"
@@ -160,7 +160,7 @@ def test_a_fault_at_every_write(bench: Bench, name: str, number: int) -> None:
 
 @pytest.mark.parametrize(("release", "name", "number"), _list_cells(KILLED))
 def test_the_controller_killed_at_every_write(bench: Bench, name: str, number: int) -> None:
-    """SIGKILL: no one says anything any more. Safe mode goes with the session; the dead man finds nothing to
+    """SIGKILL: no further sentence comes. Safe mode goes with the session; the rollback timer finds nothing to
     undo and takes itself away."""
     bench.emulator.control({"op": "reset"})
     _run_killed(bench, number - 1 + (name == "killed after"))
@@ -171,12 +171,12 @@ def test_the_controller_killed_at_every_write(bench: Bench, name: str, number: i
     bench.emulator.control({"op": "pass", "seconds": FUSE})
     _wait_until(lambda: not bench.left_overs(), at)
     assert bench.state() == OLD, at
-    assert bench.emulator.state()["links"]["qsfp56-dd-1-1"]["downs"] == downs, f"{at}: the dead man bounced a link"
+    assert bench.emulator.state()["links"]["qsfp56-dd-1-1"]["downs"] == downs, f"{at}: a link went down"
 
 
 @pytest.mark.parametrize("release", on_releases([()], [()], begin=1))
 def test_killed_between_release_and_proof(bench: Bench) -> None:
-    """The one moment that safe mode does not cover: released, and no one left. The dead man undoes it all."""
+    """The one moment that safe mode does not cover: released, and the run is dead. The rollback timer reverts all."""
     bench.emulator.control({"op": "reset"})
     _run_killed(bench, None)
     assert bench.state() == NEW

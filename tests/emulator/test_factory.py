@@ -1,4 +1,4 @@
-"""The unit as it comes out of its box: a sticker password, open services, and no one's configuration."""
+"""The unit as it comes out of its box: a sticker password, open services, and the factory's configuration."""
 
 from __future__ import annotations
 

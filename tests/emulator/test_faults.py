@@ -80,7 +80,7 @@ def test_a_hang_holds_what_waits_for_it_and_nothing_else(shared: Crs812Process, 
     client = connect(shared)
     shared.control({"op": "fault", "kind": "hang", "match": "/system/identity/set"})
     client.send("/system/identity/set", "=name=tagged", ".tag=1")
-    assert one(client, "/system/identity")["name"] == "MikroTik", "a tagged command keeps no one waiting"
+    assert one(client, "/system/identity")["name"] == "MikroTik", "a tagged command does not delay the next one"
     shared.control({"op": "fault", "kind": "hang", "match": "/system/identity/set"})
     client.send("/system/identity/set", "=name=untagged")
     client.send("/system/identity/print")

@@ -22,7 +22,7 @@ def test_the_emulator_started_from_a_fixture_gives_it_again(recorded: Path, star
     assert {path for path in menus if comparable(document)["menus"][path] != comparable(again)["menus"][path]} == set()
     assert comparable(again)["monitor"] == comparable(document)["monitor"]
     differs = {key for key in document if comparable(document)[key] != comparable(again)[key]}
-    # Who was heard behind which port is not in a fixture, so the emulator hears no one but us.
+    # A fixture has no neighbours of ports, so the emulator has this client alone.
     assert differs <= {"hosts"}
 
 

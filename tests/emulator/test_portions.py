@@ -41,7 +41,7 @@ def test_a_long_plan_is_released_in_portions(operator: Operator) -> None:
 
 @pytest.mark.parametrize("fault", [{"kind": "trap"}, {"kind": "drop", "executed": True}])
 def test_a_fault_in_the_second_portion_undoes_the_first(operator: Operator, fault: dict[str, object]) -> None:
-    """The first portion was released: safe mode cannot bring it back, the dead man does, at once."""
+    """The first portion was released: safe mode cannot bring it back, the rollback timer does, at once."""
     goal = operator.goal()
     before = operator.reading(goal)
     operator.emulator.control({"op": "fault", "match": "/tool/bandwidth-server/set", **fault})

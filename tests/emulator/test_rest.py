@@ -1,4 +1,4 @@
-"""REST as a client that no one here wrote sees it: `requests` over www and www-ssl."""
+"""REST as a client of others sees it: `requests` over www and www-ssl."""
 
 from __future__ import annotations
 

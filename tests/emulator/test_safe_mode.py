@@ -1,4 +1,4 @@
-"""Safe mode is bound to the session that took it, and takes back what anybody changed meanwhile."""
+"""Safe mode is bound to the session that took it, and reverts what any session changed meanwhile."""
 
 from __future__ import annotations
 

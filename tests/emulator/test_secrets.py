@@ -100,7 +100,7 @@ def workdir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restorer]:
 
 
 def run(workdir: Restorer, out: Path, program: str, *words: str, secrets: Mapping[str, bytes]) -> tuple[int, bytes]:
-    """A command as a process of its own: how it ended, and all that it said."""
+    """A command as a process of its own: its exit code, and all of its output."""
     environment: dict[str, str | bytes] = {**os.environ, **secrets, "RACK": str(workdir.folder / "rack.yaml")}
     environment |= {"XDG_STATE_HOME": str(workdir.folder / "state"), "PYINFRA_PROGRESS": "off", "COLUMNS": "200"}
     filled = [word.format(out=out, port=workdir.emulator.plain_port) for word in words]

@@ -85,7 +85,7 @@ WRONG: tuple[tuple[dict[str, str], dict[str, Any], str], ...] = (
     ({}, {"packages": ["routeros"]}, "package switch-marvell is not installed"),
     ({"bridge": "other"}, {}, "has no bridge other; its bridges: bridge"),
 )
-"""Keys of rack.yaml, what the emulator is, and what is said of it."""
+"""Keys of rack.yaml, what the emulator is, and the message."""
 UNKNOWN = (
     ({"kind": "garbage", "match": "/interface/bridge/print"}, "/interface/bridge/print: "),
     ({"kind": "trap", "match": "/system/routerboard", "message": "no such command prefix"}, "no such command prefix"),
@@ -94,7 +94,7 @@ UNKNOWN = (
     ({"kind": "fatal", "match": "/interface/ethernet/print", "message": "bad day"}, "bad day"),
     ({"kind": "drop", "match": "/system/resource"}, "closed by the switch"),
 )
-"""A fault of the emulator, and what is said of it."""
+"""A fault of the emulator, and the message."""
 
 
 @pytest.mark.parametrize(("case", "mode"), crossed(WRONG, tuple(MODES)))

@@ -1,4 +1,4 @@
-"""What is changed by hand on a switch is found and named by someone who can only read, over REST."""
+"""What is changed by hand on a switch is found and named by a user that can only read, over REST."""
 
 from __future__ import annotations
 

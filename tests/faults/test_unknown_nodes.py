@@ -18,7 +18,7 @@ def different(role: str, **changes: Any) -> dict[str, Any]:
 
 
 def bad(role: str) -> dict[str, Any]:
-    """A rack full of nodes that each cannot be read in a way of its own, and what must be said of each."""
+    """A rack full of nodes that each cannot be read in a way of its own, and the message about each."""
     key = role_file(role)["key"]
     return {
         "silent": ({"node": different(role, **{key: {"silent": True}})}, f"{key}: the node did not answer"),

@@ -31,7 +31,7 @@ logger -t systemd 'Reached target reboot.target - System Reboot.'
 logger -t systemd-logind 'System is rebooting.'
 sleep 3
 """
-"""A program that writes what a panic and a shutdown write; no one shuts the node down."""
+"""A program that writes what a panic and a shutdown write; the node is not shut down."""
 EndRecord = dict[str, Any]
 
 
@@ -85,7 +85,7 @@ def killed_and_on(rack: VirtualRack, before: str) -> str:
 
 
 def early_crash(rack: VirtualRack, _: Path, before: str) -> str:
-    """A planned restart, and a kill as soon as the next boot lets anybody log in."""
+    """A planned restart, and a kill as soon as the next boot accepts a login."""
     rack.ssh(NODE, "systemctl reboot", check=False)
     look = f'b=$({black_box.BOOT}); [ "$b" = {before} ] || echo $b'
     return killed_and_on(rack, wait_for("the next boot", lambda: rack.ssh(NODE, look, check=False).strip()))

@@ -47,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Story:
-    """What was said while everything was broken, and what a look at each thing says after the run that mends it."""
+    """The report while everything was broken, and what each place holds after the run that repairs it."""
 
     plan: str
     drift: tuple[Finding, ...]

@@ -72,7 +72,7 @@ def test_the_service_finds_a_rack_in_sync(head: VirtualRack) -> None:
 def test_drift_is_reported_and_no_failure_and_the_timer_finds_it(head: VirtualRack) -> None:
     head.ssh("spark2", "sysctl -qw vm.overcommit_memory=1")
     try:
-        # Times alone are changed, so that no one waits for an hour.
+        # Only times are changed, so that the test does not wait for an hour.
         soon = r"[Timer]\nOnBootSec=\nOnUnitActiveSec=\nOnActiveSec=1s\nRandomizedDelaySec=0\n"
         head.ssh(
             HEAD,

@@ -1,4 +1,4 @@
-"""A network change that no one proves is taken back by the node itself, by networkd and by NetworkManager."""
+"""The node itself reverts a network change that no run confirms, with networkd and with NetworkManager."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_another_run_wrote_is_kept_by_what_configures_the_interfaces(rack: 
 def test_the_old_network_comes_back_when_the_operator_is_killed(
     rack: VirtualRack, moved: Path, deploy: str, tmp_path: Path, manager: str
 ) -> None:
-    """SIGKILL between the change and its confirmation: no one is there any more to take it back."""
+    """SIGKILL between the change and its confirmation: the run cannot revert it any more."""
     before, kept = addresses(rack, "spark2"), rack.ssh("spark2", "cat /etc/netplan/60-sparkrack-fabric.yaml")
     # On the node: no further login from the word "block" on, so that the change cannot be proven and confirmed before
     # the kill, however fast the machine is; then wait for the change to be live.
@@ -181,6 +181,6 @@ def test_a_change_that_cannot_be_proven_is_taken_back_and_stops_the_run(
     assert "the old network is back" in reported
     assert "nodes change one at a time" in reported
     moved_on = [node for node in rack.nodes if addresses(rack, node) != before[node]]
-    assert len(moved_on) == 1, "the first node has no one to prove it to; the second must fail, the third be left alone"
+    assert len(moved_on) == 1, "the first node has no neighbour yet; the second must fail, the third stay unchanged"
     rack.deploy("-y", roles=("fabric",))
     assert {node: addresses(rack, node) for node in rack.nodes} == before

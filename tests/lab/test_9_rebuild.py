@@ -1,4 +1,4 @@
-"""From bare metal to a running rack, with a lab of its own: machines that no one has met, one command, verify green.
+"""From bare metal to a running rack, with a lab of its own: unknown machines, one command, verify green.
 
 The first tier rebuilds all machines here, meets a node with another host key, another password or no sudo in
 tests/contact/test_refused.py, and a switch that was reset in tests/emulator/test_bootstrap_refused.py. The last soak

@@ -66,9 +66,9 @@ class ServingNode:
             (self.counters / name).write_text("0\n")
         self.fabric.write_text(f"NCCL_IB_HCA=={RDMA_DEVICE}\n")
         self.clock_error: Path | None = None
-        """Where it is set, the file with the seconds by which the clock of coordinator and agent is wrong."""
+        """The file with the seconds by which the clock of coordinator and agent is wrong; None for a right clock."""
         self.cgroups: Path | None = None
-        """Where it is set, docker runs the rank, in a control group below this one."""
+        """The control group below which docker runs the rank; None where no docker does."""
         self.docker: subprocess.Popen[bytes] | None = None
 
     def configure(self, **changes: Any) -> None:

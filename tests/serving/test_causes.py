@@ -266,7 +266,7 @@ PRINTED = {
         "NCCL error in: x",
     ),
 }
-"""What docker, CUDA, PyTorch and the engines print, by what it is said to mean and what to do."""
+"""What docker, CUDA, PyTorch and the engines print, by its reported meaning and the remedy."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`sparkrack init`: what can be found is filled in, what cannot is said."""
+"""`sparkrack init`: what can be found is filled in, what cannot is reported."""
 
 from __future__ import annotations
 

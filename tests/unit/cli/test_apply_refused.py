@@ -54,7 +54,7 @@ def test_refused_as_a_whole(name: str, reported: str, applied: Runs) -> None:
     if name in ("no one to ask", "names"):
         assert world.connected == []
     if name.startswith("held"):
-        assert world.connected == ["spark1"], "no one is asked anything but the head whose lock it is"
+        assert world.connected == ["spark1"], "only the head, which has the lock, is asked"
 
 
 def last_lines(world: World) -> list[str]:

@@ -1,4 +1,4 @@
-"""`sparkrack apply` that someone ends in the middle, as real processes with real signals."""
+"""`sparkrack apply` that a signal ends in the middle, as real processes."""
 
 from __future__ import annotations
 

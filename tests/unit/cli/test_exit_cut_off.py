@@ -1,4 +1,4 @@
-"""How a `sparkrack` command ends that is cut off: by a signal, by a silent node, by anyone who read its output."""
+"""How a `sparkrack` command ends that is cut off: by a signal, by a silent node, by the reader of its output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock over OpenSSH when someone ends the run at a bad moment: it does not stay, or it is said."""
+"""The lock over OpenSSH when a run is killed at a bad moment: it is released, or the message names it."""
 
 from __future__ import annotations
 

@@ -39,14 +39,14 @@ def on_terminal(folder: Path, speak: Speak, **env: str) -> tuple[int, str]:
 
 
 def _take_terminal() -> None:
-    """getpass asks anyone who sits at the terminal that the process belongs to, whatever its streams are."""
+    """getpass asks at the terminal of the process, whatever its streams are."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def _read_screen(screen: int) -> bytes:
     ready, _, _ = select.select([screen], [], [], 60)
-    assert ready, "it waits for someone to type"
+    assert ready, "it waits for input"
     try:
         return os.read(screen, 4096)
     except OSError:  # Linux says so when the last process has closed the terminal

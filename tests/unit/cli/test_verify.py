@@ -33,7 +33,7 @@ from tests.unit.verify.reports import DEAD, failed, fine, passed, skipped
 
 @pytest.fixture
 def closed() -> int:
-    """A port of this machine that no one answers on."""
+    """A port of this machine without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])

@@ -90,7 +90,7 @@ def test_every_format_ends_alike(run: Run, tmp_path: Path, whole: Plan, code: in
     assert ended.exit_code == code, ended.output
     assert ended.stderr == ""
     assert "\x1b" not in ended.stdout
-    # JSON is for programs, and holds what was said.
+    # JSON is for programs, and holds the messages.
     assert words == ["--json"] or all(sign.isprintable() or sign == "\n" for sign in ended.stdout)
 
 

@@ -1,4 +1,4 @@
-"""How a run goes on: who goes when, what the first failure ends, and what is said of it."""
+"""How a run goes on: the order of hosts, what the first failure ends, and the messages."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_the_others_of_its_wave_end_their_operation(fault: str) -> None:
     run = small(every("wait", "wait", spark2=(fault,)), then=every("wait"))
     assert not run.carrying.run()
     ended = {"spark1 first": "changed", "spark3 first": "changed", "spark4 first": "changed", "spark2 first": "failed"}
-    assert run.results == ended, "and no one has begun the second operation"
+    assert run.results == ended, "and no host has begun the second operation"
     assert run.carrying.failed == {"spark2": "rdma: first"}
 
 

@@ -81,7 +81,7 @@ def test_it_is_taken(node: Path) -> None:
     done = take(node)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert json.loads(file(node).read_text()) == vars(MINE)
-    assert f"{file(node).stat().st_mode & 0o777:o}" == "644", "anybody may look who holds the rack"
+    assert f"{file(node).stat().st_mode & 0o777:o}" == "644", "every user may read who holds the rack"
     assert names(node) == ["run.lock"], "nothing is left beside it"
 
 
@@ -342,7 +342,7 @@ def test_a_dead_run_of_this_machine_is_distinguished_from_a_living_one() -> None
     child.kill()
     while run_lock.born(child.pid) is not None:
         time.sleep(0.01)
-    assert alive.dead, "no one has asked how it ended"
+    assert alive.dead, "its exit status was not read"
     child.wait()
     assert alive.dead
     assert "is dead, its process on this machine is gone; to end its lock: sparkrack unlock 1" in alive.busy

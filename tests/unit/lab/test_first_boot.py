@@ -19,7 +19,7 @@ from tests.unit.model.racks import changed, loaded
 
 
 def machines(folder: Path, text: str = invented(3)) -> LabMachines:
-    """The machines of a lab that no one prepared yet."""
+    """The machines of a lab that are not prepared yet."""
     paths = LabPaths(folder)
     write(paths.plan, text)
     return LabMachines(Layout(loaded(text)), paths)

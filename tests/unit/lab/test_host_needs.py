@@ -1,4 +1,4 @@
-"""What a machine lacks for a virtual rack is said in one line, before anything is installed, built or written.
+"""What a machine lacks for a virtual rack is reported in one line, before anything is installed, built or written.
 
 The machines that lack something are this one: with other mounts, fewer capabilities, another architecture.
 """

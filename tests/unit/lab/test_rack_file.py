@@ -50,7 +50,7 @@ def test_an_invented_rack_loads(count: int) -> None:
     assert list(rack.nodes) == [f"spark{number}" for number in range(1, count + 1)]
     assert len(rack.cabling.legs("crs812")) == count
     assert all(leg.gbps == 100 for leg, _ in rack.cabling.legs("crs812"))
-    # every declared cage is used, so that no split is set up for no one
+    # every declared cage is used, so that no split is set up without a use
     assert set(rack.switches["crs812"].cages) == {leg.cage for leg, _ in rack.cabling.legs("crs812")}
 
 

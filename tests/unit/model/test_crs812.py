@@ -1,4 +1,4 @@
-"""Splits of cages: the manual's table, and what is said about any other."""
+"""Splits of cages: the manual's table, and the message about any other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ cages = st.sampled_from(CAGES)
 
 
 def refused(cage: str, split: str) -> str | None:
-    """What is said to be right instead of `split`; None when it is accepted."""
+    """What the message names instead of `split`; None when it is accepted."""
     try:
         accepted = CageSpec(name=cage, split=split)
     except ValidationError as error:

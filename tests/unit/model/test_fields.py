@@ -1,4 +1,4 @@
-"""Each kind of value of rack.yaml: the last one that is taken, the first one that is not, and what is said of it."""
+"""Each kind of value of rack.yaml: the last one that is taken, the first one that is not, and the message about it."""
 
 from __future__ import annotations
 

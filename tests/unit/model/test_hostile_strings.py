@@ -95,7 +95,7 @@ Document = dict[str, Any]
 
 
 def document(secret: dict[str, Any]) -> Document:
-    """A rack that says all that can be said; its secrets reported in one way of three."""
+    """A rack with every key; its secrets are declared in one way of three."""
     whole: Document = YAML(typ="safe").load(KEPT + MORE)
     switch = whole["switches"]["crs812"]
     # Not the same object: YAML would write it once, with an anchor.

@@ -1,4 +1,4 @@
-"""Setting one value in a rack file: nothing else of it changes, and no one else's change is lost."""
+"""Setting one value in a rack file: nothing else of it changes, and no other change is lost."""
 
 from __future__ import annotations
 

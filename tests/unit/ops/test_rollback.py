@@ -1,4 +1,4 @@
-"""A change on trial, its commands run by a real shell: armed once, kept once, taken back when no one proves it."""
+"""A change on trial, its commands run by a real shell: armed once, kept once, reverted when no run confirms it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rebuild ends no one's work unless it is reported so by name, and knows what it is asked for."""
+"""A rebuild ends no work of others unless that is named on its command line, and refuses what it does not know."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_a_revert_makes_them_when_networkd_knows_of_them(node: Path) -> None:
 @pytest.mark.parametrize("now", ["there", "removed"])
 @pytest.mark.parametrize("manager", ["networkd", "NetworkManager"])
 def test_a_revert_makes_again_what_was_there_without_any_file(node: Path, now: str, manager: str) -> None:
-    """As someone's `ip link add` had made it; the number that the trial gave it must not stay."""
+    """As an `ip link add` by hand had made it; the number that the trial gave it must not stay."""
     if manager == "NetworkManager":
         stand_in(node, "systemctl")
     has(node, *(["fabric0"] if now == "there" else []))

@@ -50,7 +50,7 @@ def test_a_pull_that_fails(workdir: Workdir) -> None:
     assert ended.failed == ["n0", "n1", "n2"]
     assert f"{X} cannot be pulled: Error response from daemon: manifest for {X} not found" in ended.log
     assert f"images: {X}: n0 could not pull it" in ended.log
-    assert fetched(world) == {"n0": [f"pull {X}"]}, "no one else asks for it, and nothing else is begun"
+    assert fetched(world) == {"n0": [f"pull {X}"]}, "no other node asks for it, and nothing else is begun"
 
 
 def test_what_comes_is_not_what_was_asked_for(workdir: Workdir) -> None:

@@ -77,7 +77,7 @@ def test_one_that_cannot_be_read_is_its_own_failure(mode: str, fault: str) -> No
     ended = look(mode, Answers(node_of("preflight")), bad)
     assert ended.failed == ["spark2"], ended.reported
     assert [line for line in ended.reported if "[@fake/spark1] preflight" in line] == []
-    assert bad.probes == 1, "no one waits for it twice"
+    assert bad.probes == 1, "the run waits for it once"
 
 
 def test_one_alone_is_compared_with_the_operators_clock() -> None:

@@ -284,7 +284,7 @@ bounds = st.tuples(st.floats(-50, 50), st.floats(-50, 50)).map(lambda pair: (min
 
 @given(st.lists(st.tuples(bounds, st.floats(0, 1)), min_size=2, max_size=8))
 def test_a_slow_answer_never_counts_as_skew(nodes: list[tuple[tuple[float, float], float]]) -> None:
-    """Whatever the clocks really are within their bounds: none is said to be further off than it is."""
+    """Whatever the clocks really are within their bounds: no reported offset is larger than the real one."""
     clocks = {name: bound for name, (bound, _) in zip(NAMES, nodes, strict=False)}
     real = {name: low + share * (high - low) for name, ((low, high), share) in zip(NAMES, nodes, strict=False)}
     for name in clocks:

@@ -128,7 +128,7 @@ def on(root: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def local(flows: Sequence[Flow], port: int) -> tuple[Flow, ...]:
-    """The same, over the loopback, on ports that no one else uses."""
+    """The same, over the loopback, on ports of its own."""
 
     def here(address: Address) -> Address:
         return Address(address.half, type(address.interface)("127.0.0.1/8"))

@@ -80,7 +80,7 @@ def test_only_a_switch_with_a_class_for_rdma_has_its_mark(policy: str, marked: b
 def test_a_node_without_a_cable_has_no_devices() -> None:
     alone = re.sub(r"  right:.*\n", "", DIRECT).replace("{1: right/1}", "{}")
     assert not {"NCCL_IB_HCA", "UCX_NET_DEVICES"} & printed(alone).keys()
-    # A file that says so is refused when it is loaded; this is for anyone who makes a rack in another way.
+    # A file that says so is refused when it is loaded; this is for a rack that is made in another way.
     rack = loaded(alone).model_copy(update={"rdma": RdmaOptions(sockets="fabric")})
     with pytest.raises(ValueError, match=r"rdma\.sockets: left has no cable"):
         environment.variables(rack, rack.nodes["left"], "", {})
@@ -147,7 +147,7 @@ def test_a_shell_reads_it(tmp_path: Path, shell: str) -> None:
 
 
 def test_nothing_in_it_is_executed(tmp_path: Path) -> None:
-    """Whatever someone writes into that file, a login goes on."""
+    """Whatever is in that file, a login goes on."""
     written(tmp_path)
     hostile = "A=$(touch /run/x)\n-n=1\nB C=1\n1D=2\n;reboot\n=x\nE='`id`'\nF=last without newline"
     (tmp_path / "run").mkdir()

@@ -81,7 +81,7 @@ class Server:
         command = shlex.split(text.rpartition("\nExecStart=")[2].replace("/var/lib/prometheus", str(self.folder)))
         command[0] = str(PROGRAMS / Path(command[0]).name)
         if name in self.rack.nodes:
-            # The folder that the package has compiled in is one of this machine.
+            # The default of the package is a folder of this machine.
             command.append(f"--collector.textfile.directory={self.metrics(name)}")
         log = (self.folder / f"{name}.log").open("wb")
         # Alertmanager reads the templates of its messages from /usr/share.

@@ -169,7 +169,7 @@ def test_a_measurement_of_another_model_does_not_make_a_large_one_fit(tmp_path: 
     ],
 )
 def test_host_memory_beside_the_share_of_the_engine_is_refused(keys: dict[str, Any], key: str, words: str) -> None:
-    """One pool: 0.80 and 40 GiB are 137.4 of 121.69. Known without the model, so that it is said before a fetch."""
+    """One pool: 0.80 and 40 GiB are 137.4 of 121.69. Known without the model, so it is reported before a fetch."""
     for models in (RECORDS, {}):
         (found,) = refusals(text(qwen(**keys)), models)
         assert found.startswith(f"{P}.args.{key} @ {key}: {words}")

@@ -143,7 +143,7 @@ def test_what_is_not_a_mistake_is_a_warning(
     ],
 )
 def test_an_image_that_is_known_to_lack_ray_is_a_warning(image: str, lacks: bool, tmp_path: Path) -> None:
-    """Of an image that is not known nothing is said: the gate looks into it."""
+    """There is no warning about an unknown image: the gate examines it."""
 
     def warnings(**keys: Any) -> list[str]:
         found = notes(text(qwen(image=image, **keys), images=[image]), tmp_path)

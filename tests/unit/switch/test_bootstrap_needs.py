@@ -1,4 +1,4 @@
-"""What a switch from its box lacks, and which certificate it shall show. No network."""
+"""What a switch from its box lacks, and which certificate it has to show. No network."""
 
 from __future__ import annotations
 

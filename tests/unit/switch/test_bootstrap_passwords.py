@@ -86,7 +86,7 @@ def test_only_files_are_made(reference: dict[str, object]) -> None:
 
 
 def test_fetched_once(tmp_path: Path) -> None:
-    """A command may ask someone for a touch or a word."""
+    """A command may ask its user for a touch or a word."""
     count, script = tmp_path / "count", tmp_path / "tell"
     script.write_text(f"#!/bin/sh\necho x >> {count}\necho {STRONG}\n")
     script.chmod(0o700)

@@ -212,7 +212,7 @@ SWITCH: Switch = loaded(KEPT).switches["crs812"]
 
 
 def lines(edits: Mapping[str, Mapping[str, str]], wanted: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The words for lanes that are as `edits` say, and shall be as `wanted` says."""
+    """The words for lanes that are as in `edits`, and have to be as in `wanted`."""
     rows = [
         {".id": f"*{number}", "default-name": name, "name": name, "auto-negotiation": "false", "disabled": "false"}
         | dict(edits.get(name, {}))

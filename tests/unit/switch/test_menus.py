@@ -65,7 +65,7 @@ def test_menus_say_rightly_what_can_be_done_with_their_rows(menu: Menu) -> None:
 
 
 def sent(rack: MakeRack, device: Device, keys: dict[str, Any], folder: Path) -> list[Sentence]:
-    """Everything a whole run says: backup, dead man, safe mode, writes, links, disarming."""
+    """Every sentence of a whole run: backup, rollback timer, safe mode, writes, links, disarming."""
     device.tables["/system/script"].append({".id": "*1", "name": "mine", "source": ""})
     device.tables["/interface/bridge/vlan"] = [{".id": "*1", "bridge": "bridge", "vlan-ids": "20"}]
     goal = DeclaredTarget(*rack(**keys))

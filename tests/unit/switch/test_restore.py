@@ -50,7 +50,7 @@ REMOVABLE = (PORTS, "/interface/bridge/vlan", f"{QOS}/profile", "/system/logging
 
 @st.composite
 def spoilt(draw: st.DrawFn) -> Tables:
-    """The switch of `set_up` after someone changed and removed rows, but for those we need ourselves."""
+    """The switch of `set_up` after rows were changed and removed, but for those that the restore needs."""
     tables = set_up()
     for path in draw(st.lists(st.sampled_from(sorted(EDITS)), max_size=12)):
         rows = [

@@ -159,7 +159,7 @@ def test_the_lock_of_the_rack(name: str, workdir: Workdir) -> None:
         done = workdir.restore(*case.words)
     assert (done.exit_code, workdir.restored) == (case.code, case.restored), done.output
     assert case.reported in done.output
-    # What is ended by a person leaves its dead man, which finds nothing to undo, and the next run disarms.
+    # A run that a person ends leaves its rollback timer, which has nothing to revert; the next run disarms it.
     assert bool(workdir.device.armed) == ("interrupted" in case.reported)
     assert "Traceback" not in done.output
     assert isinstance(done.exception, SystemExit | None), done.exception

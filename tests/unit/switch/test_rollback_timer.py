@@ -47,7 +47,7 @@ def test_it_acts_when_the_fuse_has_burnt_down_and_is_gone_then(device: Device, t
 
 
 def test_it_acts_at_once_after_a_restart(device: Device, timer: RollbackTimer) -> None:
-    """Less uptime than when it was armed: no one is left who could disarm it."""
+    """Less uptime than when it was armed: the run that could disarm it is gone."""
     before = copy.deepcopy(device.tables)
     arm(device, timer)
     carry_out(device.tables, timer.todo.changes)

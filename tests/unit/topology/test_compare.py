@@ -1,4 +1,4 @@
-"""Every way in which a link is not as declared, or in which no one can tell."""
+"""Every way in which a link is not as declared, or is unknown."""
 
 from __future__ import annotations
 

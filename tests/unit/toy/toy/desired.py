@@ -1,4 +1,4 @@
-"""What the toy's file shall hold. Pure."""
+"""Content of the toy's file. Pure."""
 
 from __future__ import annotations
 
