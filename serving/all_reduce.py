@@ -25,7 +25,13 @@ BYTES = 64 << 20
 RANK_SECONDS = 150
 """After so long a rank ends itself; torch of an image takes up to 30 s to load."""
 COMMAND_LIMIT = RANK_SECONDS + 60
-"""Seconds that docker may take for the rank of the head."""
+"""Seconds that docker may take for the rank of the head, and that another rank holds what it printed."""
+START_LIMIT = 60
+"""Seconds that docker may take to begin a rank that is not waited for."""
+ENDED = "ended"
+"""A line of a rank that holds what it printed."""
+CONTAINERS = "^/?sparkrack-[a-z0-9_]+-collective$"
+"""Pattern of the names of all such containers, as docker's filter reads it."""
 SHARE = 0.7
 """Of the speed of the slowest rank's links. Inferred: the gate asks for 0.875 of 200G with far larger messages; one
 half alone gives 11 GB/s there, 0.44."""
@@ -63,7 +69,8 @@ def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port
         head: the address of the first one.
         port: at which the ranks meet there.
 
-    The rank of the head is waited for; each other one is left to itself.
+    The rank of the head is waited for; each other one holds what it printed until it is read. docker removes each when
+    it has ended, and each ends by itself: none is left also when nothing asks for it any more.
     """
     other = {"--name": container_name(unit), "--entrypoint": "python3"}
     secrets = {f"{UNIT_FILES / unit.name}.{ending}" for ending in ("key", "ray")}
@@ -72,7 +79,7 @@ def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port
         before = launch.docker[place - 1] if place else ""
         if word.partition(":")[0] in secrets:
             words.pop()
-        elif word != "--rm":  # what it printed is read when it has ended
+        else:
             words.append(other.get(before, word))
     wanted = {
         "rank": launch.rank,
@@ -81,22 +88,36 @@ def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port
         "port": port,
         "bytes": BYTES,
         "limit": RANK_SECONDS,
+        "hold": COMMAND_LIMIT if launch.rank else 0,
         "backend": "nccl",
     }
     program = ("-c", resources.file_text("serving", "files/all_reduce.py"), json.dumps(wanted))
-    waits = ["timeout", str(COMMAND_LIMIT), "docker", "run"] if launch.rank == 0 else ["docker", "run", "--detach"]
-    return f"{remove(unit)}; {shlex.join([*waits, *words, launch.image, *program])}"
+    seconds = COMMAND_LIMIT if launch.rank == 0 else START_LIMIT
+    begin = ["timeout", "--kill-after=10", str(seconds), "docker", "run", *(["--detach"] if launch.rank else [])]
+    return f"{_force_removal(unit)}; {shlex.join([*begin, *words, launch.image, *program])}"
+
+
+def _force_removal(unit: ServedUnit) -> str:
+    return f"timeout --kill-after=5 30 docker rm --force {container_name(unit)} >/dev/null 2>&1"
 
 
 def remove(unit: ServedUnit) -> str:
-    """Return the shell text that removes a container of it; one that is not there is not an error."""
-    return f"docker rm --force {container_name(unit)} >/dev/null 2>&1"
+    """Return the shell text that removes a container of it, and fails unless docker has none of this name then."""
+    listed = f"timeout --kill-after=5 20 docker ps --all --quiet --filter 'name=^/?{container_name(unit)}$'"
+    return (
+        f"{_force_removal(unit)}; left=$({listed}) || exit 1; "
+        '[ -z "$left" ] || { echo "docker does not remove it" >&2; exit 1; }'
+    )
 
 
 def output(unit: ServedUnit) -> str:
-    """Return the shell text that waits for the rank of another node than the head, and prints what it printed."""
-    name = container_name(unit)
-    return f"timeout 20 docker wait {name} >/dev/null 2>&1; docker logs {name}"
+    """Return the shell text that waits up to 20 s for the result of a rank of another node than the head, and prints
+    what it printed."""
+    logs = f"timeout --kill-after=5 20 docker logs {container_name(unit)} 2>&1"
+    return (
+        f"n=0; while text=$({logs}) && [ $n -lt 20 ] && ! printf '%s\\n' \"$text\" | grep -qx {ENDED}; "
+        "do n=$((n + 1)); sleep 1; done; printf '%s\\n' \"$text\""
+    )
 
 
 def busy(units: Collection[str]) -> str:
@@ -110,7 +131,7 @@ def busy(units: Collection[str]) -> str:
 
 def parse_result(text: str) -> dict[str, Any]:
     """Return what a rank printed. Raises ValueError with its last words where that is not a result."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip() not in ("", ENDED)]
     for line in reversed(lines):
         try:
             found = json.loads(line)
@@ -122,14 +143,16 @@ def parse_result(text: str) -> dict[str, Any]:
 
 
 def all_reduce(texts: Mapping[str, str]) -> AllReduce:
-    """Return the result of the ranks, from what each node's printed, the head's first. Raises ValueError, with the
-    node, where one has no result."""
-    found = {}
+    """Return the result of the ranks, from what each node's printed, the head's first. Raises ValueError, with each
+    node that has no result: the one that is the cause is often not the first."""
+    found, missing = {}, []
     for node, text in texts.items():
         try:
             found[node] = parse_result(text)
         except ValueError as error:
-            raise ValueError(f"the rank on {node} has no result: {error}") from None
+            missing.append(f"the rank on {node} has no result: {error}")
+    if missing:
+        raise ValueError("; ".join(missing))
     first = next(iter(found.values()))
     networks = {node: tuple(map(str, one.get("networks") or ())) for node, one in found.items()}
     return AllReduce(min(one["gbytes"] for one in found.values()), first.get("nccl"), networks)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.probes.protocol import UnknownError
+from core.ssh.root_shell import UnreachableError
+from core.util import resources
 from core.verify.fabric_use import FabricUse
 from core.verify.measurements import Bandwidth
 from core.verify.reporter import CheckReporter
@@ -23,9 +27,10 @@ from tests.unit.roles.test_serving_proof import UnitMachine
 KEPT = "var/lib/sparkrack/serve/collective"
 DOCKER = """
 case $1 in
-ps) cat @/containers 2>/dev/null; exit 0 ;;
+ps) case $* in *--all*) cat @/left 2>/dev/null ;; *) cat @/containers 2>/dev/null ;; esac; exit 0 ;;
 run) echo "$*" >> @/ran; cat @/printed; [ ! -s @/printed-errors ] || { cat @/printed-errors >&2; exit 1; } ;;
-logs) cat @/printed; cat @/printed-errors >&2 ;;
+logs) [ ! -e @/gone ] || { echo "Error response from daemon: No such container" >&2; exit 1; }
+    cat @/printed @/printed-errors; echo ended ;;
 rm) echo "$*" >> @/removed ;;
 esac
 """
@@ -57,7 +62,9 @@ class Ended:
     def __init__(self, world: ServingWorld, folder: Path | None = None, **given: Any) -> None:
         self.properties: list[tuple[str, object]] = []
         names = list(world.rack.nodes)
-        machines = {name: StateMachine(node) for name, node in world.nodes.items()}
+        machines: dict[str, StateMachine] = {name: StateMachine(node) for name, node in world.nodes.items()}
+        for name in given.pop("silent", ()):
+            machines[name] = SilentMachine(world.nodes[name])
         arguments: dict[str, Any] = {"bandwidth": True, "excluded": frozenset(), **given}
         self.failure: Exception | None = None
         try:
@@ -82,6 +89,15 @@ class StateMachine(UnitMachine):
 
     def run(self, command: str) -> Any:
         return super().run(command.replace("/var/lib/sparkrack", f"{self.node.root}/var/lib/sparkrack"))
+
+
+class SilentMachine(StateMachine):
+    """A node that does not answer any more when its rank is to be begun."""
+
+    def run(self, command: str) -> Any:
+        if "docker run" in command or "docker rm" in command:
+            raise UnreachableError(self.node.root.name, "no answer within 300 s")
+        return super().run(command)
 
 
 def wire(good: bool = True, gbps: float = 98.0) -> Bandwidth:
@@ -126,6 +142,7 @@ def test_each_rank_runs_in_a_container_as_the_unit_s_without_its_key_and_none_is
         assert KEY not in run
         assert f'"rank": {rank}, "ranks": 2' in run
         assert ("--detach" in run) == (rank > 0)
+        assert "--rm" in run, "docker removes it when it ends"
         removed = (world.nodes[name].root / "removed").read_text().splitlines()
         assert removed == ["rm --force sparkrack-one-collective"] * 2, "before and after"
 
@@ -188,6 +205,56 @@ def test_a_rank_without_a_result_is_unknown_with_its_last_words(world: ServingWo
     assert isinstance(ended.failure, UnknownError)
     assert "docker of n1: ModuleNotFoundError: No module named 'torch'" in str(ended.failure)
     assert (world.nodes["n0"].root / "removed").read_text(), "no container is left"
+
+
+@pytest.mark.parametrize("silent", ["n0", "n1"])
+def test_a_silent_node_keeps_no_container_of_another_one(world: ServingWorld, silent: str) -> None:
+    ended = Ended(world, silent=[silent])
+    other = "n0" if silent == "n1" else "n1"
+    removed = (world.nodes[other].root / "removed").read_text().splitlines()
+    assert removed == ["rm --force sparkrack-one-collective"] * (2 if other == "n1" else 1), "n1 has begun its rank"
+    assert isinstance(ended.failure, UnknownError)
+    assert str(ended.failure) == (
+        f"n0: unit one: no all-reduce: {silent}: cannot be asked: no answer within 300 s; sparkrack-one-collective of "
+        f"{silent} may be left until it ends by itself: no answer within 300 s"
+    )
+
+
+def test_a_container_that_docker_does_not_remove_is_unknown_beside_the_result(world: ServingWorld) -> None:
+    (world.nodes["n1"].root / "left").write_text("0123456789ab\n")
+    ended = Ended(world)
+    assert "all-reduce of 64 MiB 10.9 GB/s" in ended.lines("note")[0]
+    assert str(ended.failure) == (
+        "n0: unit one: sparkrack-one-collective of n1 may be left until it ends by itself: docker does not remove it"
+    )
+
+
+def test_the_cause_is_named_beside_the_ranks_that_waited_for_it(world: ServingWorld) -> None:
+    """Also of a container that docker has removed, since its rank has ended by a signal."""
+    prepare(world.nodes["n0"], errors="Timeout (0:02:30)!\n")
+    (world.nodes["n1"].root / "gone").touch()
+    assert str(Ended(world).failure) == (
+        "n0: unit one: no all-reduce: the rank on n0 has no result: Timeout (0:02:30)!; "
+        "the rank on n1 has no result: Error response from daemon: No such container"
+    )
+
+
+def test_a_rank_holds_its_error_until_it_is_read_and_ends_by_itself(tmp_path: Path) -> None:
+    """The program as it runs in the image, in one without torch."""
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
+    text = resources.file_text("serving", "files/all_reduce.py")
+    wanted = {"rank": 1, "ranks": 2, "limit": 30, "hold": 1, "bytes": 4, "backend": "nccl"}
+    done = subprocess.run(
+        [sys.executable, "-c", text, json.dumps(wanted)],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-2:] == ["ImportError: no torch here", "ended"]
+    assert done.returncode == 1
+    with pytest.raises(ValueError, match=r"^ImportError: no torch here$"):
+        all_reduce.parse_result(done.stdout)
 
 
 def test_without_the_option_and_with_an_excluded_node_nothing_runs(world: ServingWorld) -> None:
