@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from core.ssh.client import Machine
 from core.ssh.root_shell import UnreachableError
-from core.verify.fabric_use import FabricUse
+from core.verify.measurements import AllReduceMeasurement
 from serving import all_reduce
 from serving.desired import LockedUnit
 from serving.launch import RankLaunch, launches
@@ -25,38 +26,51 @@ class NotMeasuredError(Exception):
     """Why there is no result."""
 
 
-def measure(
-    locked: LockedUnit, machines: Mapping[str, Machine], fabric_use: FabricUse
-) -> tuple[all_reduce.Finding, tuple[str, ...]]:
+@dataclass(frozen=True)
+class Result:
+    """The verdict, the record of it, and what is unknown beside it, a line each."""
+
+    finding: all_reduce.Finding
+    record: AllReduceMeasurement
+    unknown: tuple[str, ...]
+
+
+def measure(locked: LockedUnit, machines: Mapping[str, Machine], wire: all_reduce.Wire) -> Result:
     """Run an all-reduce over the ranks of a unit, keep its result if it is the best with this image, and judge it.
 
-    Returns:
-        The verdict, and a line for each node that may have a container left.
+    Args:
+        locked: the unit, its image and its rack.
+        machines: its nodes, and perhaps others.
+        wire: what was measured between its nodes.
 
     Raises:
         BusyError: a unit or another process uses the GPU of a node.
         NotMeasuredError: a rank has no result.
         UnreachableError: a node does not answer before a rank is begun.
     """
-    rack, unit = locked.rack, locked.unit
-    ranks = unit.ranks(rack.nodes)
+    rack, unit, ranks = locked.rack, locked.unit, locked.nodes
     _require_idle(locked, machines)
     runs = launches(rack, unit, locked.addresses, container_ceiling(rack, unit), locked.image_id)
-    texts, left = _run_ranks(locked, runs, machines)
+    texts, unknown = _run_ranks(locked, runs, machines)
     try:
         found = all_reduce.all_reduce(texts)
     except ValueError as error:
-        raise NotMeasuredError("; ".join((str(error), *left))) from None
+        raise NotMeasuredError("; ".join((str(error), *unknown))) from None
     head, path = machines[ranks[0]], all_reduce.record_path(unit, runs[0].image)
-    kept = all_reduce.kept_record(str(head.run(f"cat {path} 2>/dev/null").stdout), ranks)
-    wires = all_reduce.wire_words(fabric_use.measured(), ranks)
-    finding = all_reduce.judge(found, all_reduce.enough(rack, ranks), wires, kept)
-    if finding.good and (kept is None or found.gbytes > float(kept.get("gbytes") or 0)):
-        measured = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        done = head.run(all_reduce.keep(path, all_reduce.record(unit, runs[0], ranks, found, measured)))
-        if done.rc:
-            raise NotMeasuredError(f"{path} of {ranks[0]} cannot be written: {str(done.stderr).strip()[:200]}")
-    return finding, left
+    kept = None
+    try:
+        kept = all_reduce.kept_record(str(head.run(f"cat {path} 2>/dev/null").stdout), ranks)
+        finding = all_reduce.judge(found, all_reduce.enough(rack, ranks), wire, kept)
+        best = all_reduce.best_kept(kept)
+        if finding.good and (best is None or found.gbytes > best[0]):
+            when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            done = head.run(all_reduce.keep(path, all_reduce.record(unit, runs[0], ranks, found, when)))
+            if done.rc:
+                unknown += (f"{path} of {ranks[0]} cannot be written: {_last_line(str(done.stderr), done.rc)}",)
+    except UnreachableError as error:
+        unknown += (f"the best result with this image is unknown or is not kept: {error}",)
+        finding = all_reduce.judge(found, all_reduce.enough(rack, ranks), wire, kept)
+    return Result(finding, all_reduce.measured(locked, found, wire, kept, finding), unknown)
 
 
 def _require_idle(locked: LockedUnit, machines: Mapping[str, Machine]) -> None:

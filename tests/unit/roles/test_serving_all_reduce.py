@@ -14,7 +14,7 @@ from core.probes.protocol import UnknownError
 from core.ssh.root_shell import UnreachableError
 from core.util import resources
 from core.verify.fabric_use import FabricUse
-from core.verify.measurements import Bandwidth
+from core.verify.measurements import AllReduceMeasurement, Bandwidth, parse_measurement
 from core.verify.reporter import CheckReporter
 from serving import all_reduce, verify
 from serving.options import served_units
@@ -80,6 +80,13 @@ class Ended:
         except (AssertionError, UnknownError) as error:
             self.failure = error
 
+    def record(self) -> AllReduceMeasurement:
+        """What the report gets."""
+        (text,) = self.lines("measured")
+        value = parse_measurement(text)
+        assert isinstance(value, AllReduceMeasurement)
+        return value
+
     def lines(self, kind: str) -> list[str]:
         return [str(text) for name, text in self.properties if name == kind]
 
@@ -127,6 +134,90 @@ def test_a_fast_all_reduce_is_a_note_beside_the_wire_and_is_kept(world: ServingW
     found = json.loads(kept.read_text())
     assert (found["unit"], found["ranks"], found["gbytes"]) == ("one", ["n0", "n1"], 10.9)
     assert kept.name == f"one.{found['image'].removeprefix('sha256:')[:12]}.json"
+
+
+def test_the_report_has_both_figures_what_is_enough_and_what_is_kept(world: ServingWorld, tmp_path: Path) -> None:
+    FabricUse(tmp_path).record(wire())
+    first, second = Ended(world, tmp_path).record(), Ended(world, tmp_path).record()
+    assert (first.name, first.nodes, first.size) == ("one", ("n0", "n1"), 64 << 20)
+    assert (first.gbytes, first.least, first.wire, first.wire_verdict) == (10.9, 8.75, (98.0, 98.0), "healthy")
+    assert first.wire_least == 80.0
+    assert (first.slow, first.good, first.reason) == ("nothing", True, "")
+    assert (first.nccl, first.networks) == ("2.28.9+cuda13.0", ("IB",))
+    assert first.image == served_units(world.rack)["one"].image
+    (kept,) = (world.nodes["n0"].root / KEPT).iterdir()
+    assert first.image_id == json.loads(kept.read_text())["image"]
+    assert (first.best, first.best_when) == (None, None)
+    assert (second.best, second.best_when) == (10.9, json.loads(kept.read_text())["measured"])
+
+
+@pytest.mark.parametrize(
+    ("good", "slow", "verdict"),
+    [(True, "all-reduce", "healthy"), (False, "wire", "n0 to n1: stale ConnectX-7"), (None, None, "not measured")],
+)
+def test_the_report_says_which_is_slow(
+    world: ServingWorld, tmp_path: Path, good: bool | None, slow: str | None, verdict: str
+) -> None:
+    if good is not None:
+        FabricUse(tmp_path).record(wire(good))
+    for node in world.nodes.values():
+        prepare(node, 3.04)
+    found = Ended(world, tmp_path).record()
+    assert (found.gbytes, found.good, found.slow, found.wire_verdict) == (3.04, False, slow, verdict)
+    assert found.reason
+
+
+def test_a_wire_that_was_measured_in_part_is_not_healthy(world: ServingWorld, tmp_path: Path) -> None:
+    FabricUse(tmp_path).record(wire())
+    missing = {"sender": "n1", "receiver": "n0", "gbps": (), "least": None, "verdict": "not measured", "good": None}
+    FabricUse(tmp_path).record(wire().model_copy(update=missing))
+    found = Ended(world, tmp_path).record()
+    assert (found.wire, found.wire_verdict) == ((98.0, 98.0), "n1 to n0: not measured")
+    assert (found.wire_good, found.slow, found.good) == (None, None, True)
+
+
+def test_the_report_says_why_nothing_was_measured(world: ServingWorld) -> None:
+    idle = Ended(world, silent=["n0"])
+    (world.nodes["n1"].root / "containers").write_text("unit sparkrack-one\n")
+    for ended, why in (
+        (Ended(world), "unit one runs on n1"),
+        (Ended(world, excluded=frozenset({"n1"})), "n1 is excluded"),
+        (idle, "n0: cannot be asked"),
+    ):
+        found = ended.record()
+        assert found.reason.startswith(why)
+        assert (found.gbytes, found.good, found.slow, found.nccl) == (None, None, None, None)
+
+
+def test_a_record_that_cannot_be_read_is_not_compared_with(world: ServingWorld) -> None:
+    Ended(world)
+    (kept,) = (world.nodes["n0"].root / KEPT).iterdir()
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"gbytes": "fast"}))
+    found = Ended(world)
+    assert found.failure is None, found.failure
+    assert found.record().best is None
+    assert json.loads(kept.read_text())["gbytes"] == 10.9
+
+
+def test_a_result_that_cannot_be_kept_is_reported_and_unknown(world: ServingWorld) -> None:
+    place = world.nodes["n0"].root / KEPT
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("a file\n")
+    ended = Ended(world)
+    assert ended.record().gbytes == 10.9
+    assert "cannot be written" in str(ended.failure)
+
+
+def test_what_a_container_prints_may_be_anything(world: ServingWorld) -> None:
+    for nccl, networks in ((228, 7), ("2.28\u202e\x1b[1m", ["IB\n" * 40]), (None, None)):
+        for node in world.nodes.values():
+            result = {"gbytes": 10.9, "nccl": nccl, "networks": networks}
+            (node.root / "printed").write_text(f"{json.dumps(result)}\n")
+        ended = Ended(world)
+        assert ended.failure is None, ended.failure
+        found = ended.record()
+        assert "\u202e" not in (found.nccl or "")
+        assert all(len(one) <= 40 and "\n" not in one for one in found.networks)
 
 
 def test_each_rank_runs_in_a_container_as_the_unit_s_without_its_key_and_none_is_left(world: ServingWorld) -> None:
@@ -270,6 +361,6 @@ def test_the_floor_is_a_share_of_the_slowest_rank_s_links(world: ServingWorld) -
 
 
 def test_what_is_no_result_is_refused() -> None:
-    for text in ("", "{}", '{"gbytes": "19"}', '{"gbytes": 0.0}', "[1]"):
+    for text in ("", "{}", '{"gbytes": "19"}', '{"gbytes": 0.0}', '{"gbytes": Infinity}', "[1]"):
         with pytest.raises(ValueError, match=r"printed nothing|gbytes|\{\}|\[1\]"):
             all_reduce.parse_result(text)
