@@ -7,7 +7,8 @@ It runs on a node as root with its python3 alone, so it imports nothing of spark
     fetch_model.py resolve        the job is standard input; prints size and sha256 of the files at `paths` of it
 
 A job of `fetch`: folder; files, as lists of path, size and sha256; reserve, in bytes; and one source:
-    node    ssh, the command line up to the address; folder and unit, of the model on that node
+    node    ssh, the command line up to the address; folder and unit, of the model on that node; program, the text of
+            send_files.py, which runs there
     hub     url, up to the path of a file; token or null
     null    what the operator's machine has written to the parts: what is still missing is listed, and nothing fetched
 
@@ -20,6 +21,7 @@ A file that is not declared is never touched.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import http.client
@@ -36,11 +38,20 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
 BLOCK = 1 << 20
+PIECE = 64 << 10
+"""Bytes of one read of a connection to the hub: a larger buffer costs more, as TLS gives 16 KiB at most."""
+SMALL = 16 << 20
+"""Bytes: smaller files come many over one connection of ssh, and are written to the disk together."""
+MAX_BATCH = 1000
+"""Files that are asked for over one connection."""
+RECORD_SECONDS = 1.0
+"""Seconds after which small files that have come are recorded: other nodes wait for that."""
 WORKERS = 4
 """Files that are fetched at a time: one ssh connection or one HTTP connection does not fill a fast link."""
 ATTEMPTS = 6
@@ -99,6 +110,8 @@ class ModelFolder:
         except BlockingIOError:
             raise FetchError(f"{top}: another transfer writes this model") from None
         self._writing = threading.Lock()
+        self._unrecorded: list[DeclaredFile] = []
+        self._recorded_at = time.monotonic()
         self._record: dict[str, tuple[str, int, int]] = {}
         for line in self._recorded():
             head, _, changed = line.rpartition("\t")
@@ -157,12 +170,36 @@ class ModelFolder:
             self._write()
 
     def accept(self, file: DeclaredFile, part: Path) -> None:
-        """Move a complete part with the right sha256 to its place, and record it."""
+        """Move a complete part with the right sha256 to its place, and record it: a small one with others, later."""
         part.chmod(0o644)
+        if file.size < SMALL:
+            part.replace(self.place(file))
+            with self._writing:
+                self._unrecorded.append(file)
+                due = time.monotonic() - self._recorded_at > RECORD_SECONDS
+            if due:
+                self.record_small()
+            return
         _flush(part)
         part.replace(self.place(file))
         _flush(self.place(file).parent)
         self.confirm(file)
+
+    def record_small(self) -> None:
+        """Record the small files that have come, after they are on the disk. Raises OSError when the disk fails."""
+        with self._writing:
+            files, self._unrecorded = self._unrecorded, []
+            self._recorded_at = time.monotonic()
+        if not files:
+            return
+        states = [(file, self.place(file).lstat()) for file in files]
+        done = subprocess.run(["sync", "--file-system", str(self.top)], capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(0, done.stderr.strip(), str(self.top))
+        with self._writing:
+            for file, found in states:
+                self._record[file.path] = (file.sha256, file.size, found.st_mtime_ns)
+            self._write()
 
     def _write(self) -> None:
         new = self.own / "record.new"
@@ -220,16 +257,27 @@ class PartFile:
         self.progress.add(-self.size)
         self.size, self._digest = 0, hashlib.sha256()
 
-    def receive(self, source: io.BufferedReader | http.client.HTTPResponse, limit: int) -> None:
+    def receive(self, source: http.client.HTTPResponse, limit: int) -> None:
         """Append a stream. Raises FetchError when it has more than `limit` bytes, and when the disk takes no more."""
         with self.path.open("ab", buffering=0) as into:
-            while block := source.read1(BLOCK):  # what is there: a slow line loses less when it is cut
+            while block := source.read1(PIECE):  # what is there: a slow line loses less when it is cut
                 limit -= len(block)
                 if limit < 0:
                     raise FetchError("more bytes came than the file has")
                 self._write(into, block)
 
-    def _write(self, into: io.FileIO, block: bytes) -> None:
+    def receive_from(self, pipe: io.RawIOBase, buffer: memoryview, limit: int) -> bool:
+        """Append `limit` bytes of a pipe. Returns whether all came. Raises FetchError when the disk takes no more."""
+        with self.path.open("ab", buffering=0) as into:
+            while limit:
+                came = pipe.readinto(buffer[: min(limit, len(buffer))])
+                if not came:
+                    return False
+                limit -= came
+                self._write(into, buffer[:came])
+        return True
+
+    def _write(self, into: io.FileIO, block: bytes | memoryview) -> None:
         """Write and count a block. A full disk takes a part of it: what is counted is what is in the file."""
         rest = memoryview(block)
         while rest:
@@ -251,6 +299,7 @@ class NodeSource:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._ssh, self._folder, self._unit = list(map(str, job["ssh"])), str(job["folder"]), str(job["unit"])
+        self._program = str(job["program"])
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def stop(self) -> None:
@@ -258,48 +307,82 @@ class NodeSource:
         for process in tuple(self._running):
             process.kill()
 
-    def copy(self, file: DeclaredFile, part: PartFile, *, recorded: bool) -> None:
-        """Append the rest of a file to its part: as it comes to the other node, else (`recorded`) only after its sha256
-        was right there. Raises FetchError.
+    def batches(self, files: list[DeclaredFile]) -> list[list[DeclaredFile]]:
+        """Return the files, small ones together: a connection costs more than their bytes."""
+        found: list[list[DeclaredFile]] = []
+        room = 0
+        for file in files:
+            if not found or file.size > room or len(found[-1]) >= MAX_BATCH:
+                found.append([])
+                room = SMALL
+            found[-1].append(file)
+            room -= file.size
+        return found
+
+    def copy(
+        self,
+        wanted: list[tuple[DeclaredFile, PartFile]],
+        arrived: Callable[[DeclaredFile, PartFile], None],
+        *,
+        recorded: bool,
+    ) -> None:
+        """Append the rest of files to their parts, over one connection: as they come to the other node, else
+        (`recorded`) only after their sha256 was right there. arrived: gets each that is complete. Raises FetchError.
         """
-        start, script = part.size, self._sending(file, part, recorded=recorded)
+        request = {"folder": self._folder, "unit": self._unit, "follows": not recorded}
+        rows = [[file.path, file.size, file.sha256, part.path.name, part.size] for file, part in wanted]
+        sender = shlex.join(["python3", "-I", "-S", "-B", "-c", self._program])
         with subprocess.Popen(
-            [*self._ssh, script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*self._ssh, sender], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         ) as process:
+            if process.stdin is None or process.stderr is None or not isinstance(process.stdout, io.RawIOBase):
+                raise FetchError("ssh has no output")
             self._running.add(process)
             try:
-                if part.progress.stopped.is_set():
+                if any(part.progress.stopped.is_set() for _, part in wanted):
                     raise FetchError("stopped")
-                if isinstance(process.stdout, io.BufferedReader):
-                    part.receive(process.stdout, file.size - start)
-                words = process.stderr.read().decode(errors="replace").split("\n") if process.stderr else []
+                send_request(process.stdin, json.dumps({**request, "files": rows}).encode())
+                lacking = receive_files(process.stdout, wanted, arrived)
+                words = process.stderr.read().decode(errors="replace").split("\n")
                 code = process.wait()
             finally:
                 process.kill()
                 self._running.discard(process)
         if code == STOPPED:
             raise FetchError("the transfer of the other node ended before it had the model")
-        if code or part.size < file.size:
+        if code or lacking:
             text = "; ".join(word for word in words if word.strip())[-300:]
-            raise FetchError(f"{file.path}: {text or f'the other node sent too little, exit {code}'}")
+            what = lacking or wanted[-1][0]
+            raise FetchError(f"{what.path}: {text or f'the other node sent too little, exit {code}'}")
 
-    def _sending(self, file: DeclaredFile, part: PartFile, *, recorded: bool) -> str:
-        """Return shell text for the other node that prints a file from the end of this node's part on."""
-        unit, begin = shlex.quote(self._unit), f"-c +{part.size + 1}"
-        line = shlex.quote(f"{file.sha256} {file.size} {file.path}\t")
-        has = f"grep -qF -- {line} {shlex.quote(f'{self._folder}/.sparkrack/record')} 2>/dev/null"
-        gone = f"systemctl is-active -q {unit} || {{ {has} && break; exit {STOPPED}; }}"
-        growing = shlex.quote(f"{self._folder}/.sparkrack/parts/{part.path.name}")
-        # The descriptor stays on the part when it gets its name. The process of the unit ends when it cannot go on;
-        # without one, tail would wait without an end.
-        follow = (
-            f'pid=$(systemctl show -P MainPID {unit}); if [ "${{pid:-0}}" -gt 0 ] '
-            f'&& [ "$(stat -c %s {growing} 2>/dev/null || echo 0)" -gt {part.size} ]; then '
-            f'{{ tail -f -s 0.1 --pid="$pid" {begin} | head -c {file.size - part.size}; '
-            f'[ "$(stat -c %s -)" -ge {file.size} ] || exit {STOPPED}; exit 0; }} 2>/dev/null <{growing}; fi; '
-        )
-        send = f"exec tail {begin} -- {shlex.quote(f'{self._folder}/{file.path}')}"
-        return f"until {has}; do {gone}; {'' if recorded else follow}sleep 0.2; done; {send}"
+
+def send_request(stdin: IO[bytes], request: bytes) -> None:
+    """Write a request, and close the pipe. A program that has ended says why by its exit status."""
+    try:
+        rest = memoryview(request)
+        while rest:
+            rest = rest[stdin.write(rest) :]
+        stdin.close()
+    except BrokenPipeError:
+        pass
+
+
+def receive_files(
+    pipe: io.RawIOBase,
+    wanted: list[tuple[DeclaredFile, PartFile]],
+    arrived: Callable[[DeclaredFile, PartFile], None],
+) -> DeclaredFile | None:
+    """Receive files one after the other. Returns the first that is not complete. Raises FetchError."""
+    with contextlib.suppress(OSError):  # a larger pipe than is allowed: it stays as it is
+        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, BLOCK)
+    buffer = memoryview(bytearray(BLOCK))
+    for file, part in wanted:
+        if not part.receive_from(pipe, buffer, file.size - part.size):
+            return file
+        arrived(file, part)
+    if pipe.readinto(buffer[:1]):
+        raise FetchError("more bytes came than the files have")
+    return None
 
 
 class HubSource:
@@ -311,7 +394,23 @@ class HubSource:
     def stop(self) -> None:
         """Nothing: a connection ends by itself."""
 
-    def copy(self, file: DeclaredFile, part: PartFile, *, recorded: bool = True) -> None:  # noqa: ARG002 - of a node
+    def batches(self, files: list[DeclaredFile]) -> list[list[DeclaredFile]]:
+        """Return the files, each alone."""
+        return [[file] for file in files]
+
+    def copy(
+        self,
+        wanted: list[tuple[DeclaredFile, PartFile]],
+        arrived: Callable[[DeclaredFile, PartFile], None],
+        *,
+        recorded: bool,  # noqa: ARG002 - of a node
+    ) -> None:
+        """Append the rest of files to their parts. arrived: gets each that is complete. Raises FetchError."""
+        for file, part in wanted:
+            self.append_rest(file, part)
+            arrived(file, part)
+
+    def append_rest(self, file: DeclaredFile, part: PartFile) -> None:
         """Append the rest of a file to its part, by ranges, with some patience. Raises FetchError."""
         failed = 0
         while (start := part.size) < file.size:
@@ -410,7 +509,7 @@ class Revision:
         if self.entries[path].get("lfs") and not _holds(self.folder.place(file), file) and not _holds(part, file):
             part.unlink(missing_ok=True)
             coming = PartFile(part, path, FetchProgress(file.size))
-            HubSource({"url": self.base, "token": self.token}).copy(file, coming)
+            HubSource({"url": self.base, "token": self.token}).append_rest(file, coming)
             if coming.sha256 != file.sha256:
                 part.unlink()
                 raise FetchError(f"{path}: the hub gives other bytes than its list says")
@@ -487,7 +586,7 @@ def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: i
                 return DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
     part = folder.part(path, "git")
     part.unlink(missing_ok=True)
-    HubSource({"url": base, "token": token}).copy(unknown, PartFile(part, path, FetchProgress(size)))
+    HubSource({"url": base, "token": token}).append_rest(unknown, PartFile(part, path, FetchProgress(size)))
     content = part.read_bytes()
     if _git(content) != blob:
         part.unlink()
@@ -525,52 +624,72 @@ def _all(
     """Bring files side by side; the first failure stops the others. Raises FetchError."""
     failures: list[FetchError] = []
 
-    def one(file: DeclaredFile) -> None:
+    def one(batch: list[DeclaredFile]) -> None:
         try:
-            _one(folder, file, source, progress)
+            try:
+                _one(folder, batch, source, progress)
+            finally:
+                folder.record_small()
         except (FetchError, OSError) as error:
             if not progress.stopped.is_set():
-                failures.append(
-                    error if isinstance(error, FetchError) else FetchError(f"{file.path}: {_reason(error)}")
-                )
+                name = batch[0].path if len(batch) == 1 else str(folder.top)
+                failures.append(error if isinstance(error, FetchError) else FetchError(f"{name}: {_reason(error)}"))
             progress.stopped.set()
             if source is not None:
                 source.stop()
 
     with ThreadPoolExecutor(WORKERS) as pool:
-        for _ in pool.map(one, files):
+        for _ in pool.map(one, source.batches(files) if source else [[file] for file in files]):
             pass
     if failures:
         raise failures[0]
 
 
 def _one(
-    folder: ModelFolder, file: DeclaredFile, source: NodeSource | HubSource | None, progress: FetchProgress
+    folder: ModelFolder, files: list[DeclaredFile], source: NodeSource | HubSource | None, progress: FetchProgress
 ) -> None:
-    if progress.stopped.is_set():
-        return
+    """Bring files over one connection; those that came with other bytes once more. Raises FetchError."""
+    wrong = [file for file in files if not progress.stopped.is_set() and not keep_file(folder, file, progress)]
+
+    def judge(file: DeclaredFile, part: PartFile) -> None:
+        if part.sha256 == file.sha256:
+            folder.accept(file, part.path)
+            return
+        progress.add(-file.size)
+        part.path.unlink()
+        wrong.append(file)
+
+    for attempt in range(2):
+        wanted = []
+        lacking, wrong = wrong, []
+        for file in lacking:
+            path = folder.part(file.path, file.sha256)
+            if source is None and (not path.exists() or path.stat().st_size < file.size):
+                continue
+            part = PartFile(path, file.path, progress)
+            if part.size < file.size:
+                wanted.append((file, part))
+            else:
+                judge(file, part)
+        if source is not None and wanted:
+            source.copy(wanted, judge, recorded=attempt > 0)
+    if wrong:
+        raise FetchError(f"{wrong[0].path}: what came has another sha256 than the one that was recorded, twice")
+
+
+def keep_file(folder: ModelFolder, file: DeclaredFile, progress: FetchProgress) -> bool:
+    """Whether a file is in its place with the right bytes. A part with more bytes than it has is removed."""
     found = folder.state(file)
     if found and found.st_size == file.size:
         if _sha256(folder.place(file), progress) == file.sha256:
             folder.confirm(file)
-            return
+            return True
         progress.add(-file.size)
         _require(folder, file.size)
     path = folder.part(file.path, file.sha256)
     if path.exists() and path.stat().st_size > file.size:
         path.unlink()
-    for attempt in range(2):
-        if source is None and (not path.exists() or path.stat().st_size < file.size):
-            return
-        part = PartFile(path, file.path, progress)
-        if source is not None and part.size < file.size:
-            source.copy(file, part, recorded=attempt > 0)
-        if part.sha256 == file.sha256:
-            folder.accept(file, path)
-            return
-        progress.add(-file.size)
-        path.unlink()
-    raise FetchError(f"{file.path}: what came has another sha256 than the one that was recorded, twice")
+    return False
 
 
 def _check_room(folder: ModelFolder, files: list[DeclaredFile]) -> None:
