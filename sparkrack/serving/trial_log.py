@@ -36,15 +36,17 @@ class TrialLog:
     def step(self, text: str) -> None:
         """Show a step that is done."""
         self.write(text)
-        self._screen.say(f"  {printable_line(text)}")
+        self._show(text)
 
     def show_change(self, before: CoordinatorTransition, now: CoordinatorTransition) -> None:
-        """Show a change of the unit's state that ends a step. A failure is shown when the trial is judged."""
+        """Show a change of the unit's state that ends a step, and that is in the file already. A failure is shown when
+        the trial is judged.
+        """
         took = max(0.0, now.at - before.at)
         if (before.state, now.state) == ("gating", "starting"):
-            self.step(f"gates passed in {took:.0f} s")
+            self._show(f"gates passed in {took:.0f} s")
         elif before.state == "starting" and now.state in SERVING:
-            self.step(f"ready after {took:.0f} s: {now.reason}")
+            self._show(f"ready after {took:.0f} s: {now.reason}")
 
     def show_written(self, begun: int) -> None:
         """Show what other programs have written to the file since it had `begun` bytes."""
@@ -55,7 +57,10 @@ class TrialLog:
         except OSError as error:
             lines = [f"{self.path}: cannot be read: {error.strerror or error}"]
         for line in lines:
-            self._screen.say(f"  {printable_line(line)}")
+            self._show(line)
+
+    def _show(self, text: str) -> None:
+        self._screen.say(f"  {printable_line(text)}")
 
 
 @contextmanager
