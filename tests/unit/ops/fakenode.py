@@ -25,6 +25,7 @@ from pyinfra.connectors.fake import FakeConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.ops import host_facts
+from core.ops.shell import RootScript
 from core.probes import protocol
 
 MODES = ("dry", "asked", "yes")
@@ -105,11 +106,14 @@ class Node(FakeConnector):
             if answers.probe_fails is not None:
                 return False, _make_output("stderr", [answers.probe_fails])
             return True, _make_output("stdout", answer(answers.node)[: answers.cut])
-        stdin = arguments.get("_stdin") or ""
-        answers.sent.append((text, base64.b64decode(stdin).decode("utf-8", "backslashreplace")))
-        if answers.fails and answers.fails in text:
-            answers.fails = None
-            return False, _make_output("stderr", ["it failed"])
+        # Scripts that were joined are noted one by one; the first that fails ends them.
+        parts = getattr(command, "parts", ()) or ((command, arguments.get("_stdin")),)
+        for part, stdin in ((one, one.stdin) if isinstance(one, RootScript) else one for one in parts):
+            text = part.get_raw_value()
+            answers.sent.append((text, base64.b64decode(stdin or "").decode("utf-8", "backslashreplace")))
+            if answers.fails and answers.fails in text:
+                answers.fails = None
+                return False, _make_output("stderr", ["it failed"])
         return True, CommandOutput([])
 
 
