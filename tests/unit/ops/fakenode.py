@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyinfra.api import arguments, connectors
+from pyinfra.api.command import StringCommand
 from pyinfra.api.config import Config
 from pyinfra.api.connect import connect_all
 from pyinfra.api.deploy import add_deploy
@@ -106,15 +107,20 @@ class Node(FakeConnector):
             if answers.probe_fails is not None:
                 return False, _make_output("stderr", [answers.probe_fails])
             return True, _make_output("stdout", answer(answers.node)[: answers.cut])
-        # Scripts that were joined are noted one by one; the first that fails ends them.
-        parts = getattr(command, "parts", ()) or ((command, arguments.get("_stdin")),)
-        for part, stdin in ((one, one.stdin) if isinstance(one, RootScript) else one for one in parts):
-            text = part.get_raw_value()
-            answers.sent.append((text, base64.b64decode(stdin or "").decode("utf-8", "backslashreplace")))
+        for part in list_scripts(command):
+            text, stdin = part.get_raw_value(), part.connector_arguments.get("_stdin") or ""
+            answers.sent.append((text, base64.b64decode(stdin).decode("utf-8", "backslashreplace")))
             if answers.fails and answers.fails in text:
                 answers.fails = None
                 return False, _make_output("stderr", ["it failed"])
         return True, CommandOutput([])
+
+
+def list_scripts(command: StringCommand) -> Sequence[StringCommand]:
+    """Return the scripts of which a command was joined, else the command: a fake node runs them one by one, and the
+    first that fails ends them.
+    """
+    return command.parts or (command,) if isinstance(command, RootScript) else (command,)
 
 
 def is_probe(text: str) -> bool:
