@@ -6,15 +6,17 @@ What the command evaluates is the deploy.py of the repository, whose roles ask f
 import sys
 from pathlib import Path
 
-from core.util.fast_start import prepare_fast_start
-
-prepare_fast_start()  # as sparkrack.cli.main does
-import sparkrack.engine.gevent_patch  # noqa: E402, F401 - it replaces parts of the standard library
-from sparkrack.cli.main import main  # noqa: E402
-from sparkrack.engine import session  # noqa: E402 - it takes its inventory from beside the real deploy.py
-
 HERE = Path(__file__).parent
-if __name__ == "__main__":
-    session.DEPLOY = HERE / "deploy.py"
+if __name__ == "__main__":  # each process of `verify` loads this file
     sys.path.insert(0, str(HERE.parent))
-    main()
+    from core.util.fast_start import prepare_fast_start
+
+    prepare_fast_start()  # as sparkrack.cli.main does
+    from sparkrack.cli import main as command
+
+    if command.called_verb(sys.argv[1:]) in command.DRIVING:
+        import sparkrack.engine.gevent_patch  # noqa: F401 - it replaces parts of the standard library
+        from sparkrack.engine import session  # it takes its inventory from beside the real deploy.py
+
+        session.DEPLOY = HERE / "deploy.py"
+    command.main()

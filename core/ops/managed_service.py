@@ -18,7 +18,7 @@ from pyinfra.api.command import StringCommand
 
 from core.ops import remote_files
 from core.ops.operation import Changeset
-from core.ops.shell import quote, sudo_script
+from core.ops.shell import quick_script, quote, sudo_script
 from core.probes.systemd_units import MARKS, SystemdUnit
 from core.util.event import Action, Event, EventKind, FieldValue, acted, file_acted
 from core.util.managed_file import FileState, ManagedFile
@@ -116,7 +116,7 @@ class ManagedService:
     def set_mark(self) -> tuple[StringCommand, ...]:
         """Return the command that notes that files are about to change, for what changes files of several services."""
         folder = posixpath.dirname(self.mark)
-        return (sudo_script(f"umask 077; mkdir -p {folder}; : > {self.mark}"),) if self.mark else ()
+        return (quick_script(f"umask 077; mkdir -p {folder}; : > {self.mark}"),) if self.mark else ()
 
     def differences(
         self,
@@ -272,7 +272,7 @@ def secret_file(
     if actual == FileState(f"{mode} root:{group}", hashlib.sha256(content).hexdigest()):
         return NO_CHANGES
     action = Action.WRITE if actual is None else Action.REWRITE
-    folder = sudo_script(f"umask 022; mkdir -p {quote(posixpath.dirname(path))}")
+    folder = quick_script(f"umask 022; mkdir -p {quote(posixpath.dirname(path))}")
     put = remote_files.put(path, content, mode=mode, check=check, group=group)
     return ServiceChanges(file_acted(action, path), (folder, put))
 

@@ -15,6 +15,7 @@ from pyinfra.context import ctx_host
 
 import core.ops.patch_operation_order as _order  # noqa: F401 - cheaper than pyinfra's own
 from core.ops import announce, events, host_facts, refusals
+from core.ops.joined_scripts import join_scripts
 from core.ops.rollout import Rollout, rollout
 from core.ops.shell import sudo_script
 from core.probes.protocol import UnknownError
@@ -127,7 +128,7 @@ def _perform_changes(host: Host, changes: Changeset, progress: Rollout | None) -
         events.opens(host)
     announce.announce_change(host, changes.events)
     with progress.step(host, host.data.node.name) if progress else nullcontext():
-        yield from changes.commands
+        yield from join_scripts(changes.commands)
         if not changes.commands and not host.state.is_executing:
             # pyinfra counts an operation as a change by its first command.
             yield sudo_script(":")

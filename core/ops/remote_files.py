@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from pyinfra.api.command import StringCommand
 
-from core.ops.shell import quote, sudo_script
+from core.ops.shell import quick_script, quote
 from core.util.managed_file import ManagedFile
 
 BACKUPS = "/var/backups/sparkrack"
@@ -30,7 +30,7 @@ def put(
     if before is not None:
         copy = backup(path, before)
         keep = f"install -d -m 700 {BACKUPS}; [ -e {quote(copy)} ] || cp -a {quote(path, copy)}; "
-    return sudo_script(
+    return quick_script(
         f"umask 077; {keep}rm -f {quote(f'{folder}/.{name}.')}??????; "
         f"new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
         f'base64 -d > "$new"; chown root:{group} "$new"; chmod {mode} "$new"; {check + "; " if check else ""}'
@@ -48,14 +48,14 @@ def put_files(files: Iterable[ManagedFile]) -> list[StringCommand]:
     """Return the commands that bring managed files to their desired state, in their order, and make their folders."""
     files = list(files)
     folders = sorted({posixpath.dirname(file.path) for file in files})
-    commands = [sudo_script(f"umask 022; mkdir -p {quote(*folders)}")] if folders else []
+    commands: list[StringCommand] = [quick_script(f"umask 022; mkdir -p {quote(*folders)}")] if folders else []
     return commands + [put_managed(file) for file in files]
 
 
 def move_aside(paths: Iterable[str]) -> StringCommand:
     """Return the command that moves files of others to the backups."""
     moves = [f"mv -fT {quote(path, f'{BACKUPS}/{_flat_name(path)}')}" for path in paths]
-    return sudo_script(f"install -d -m 700 {BACKUPS}; {'; '.join(moves)}")
+    return quick_script(f"install -d -m 700 {BACKUPS}; {'; '.join(moves)}")
 
 
 def _flat_name(path: str) -> str:

@@ -14,12 +14,30 @@ ASK_SECONDS = 300
 """Seconds for a probe without its own limit: docker's answer on a busy disk takes minutes."""
 
 
-def sudo_script(script: str, stdin: str | None = None, seconds: float = COMMAND_SECONDS) -> StringCommand:
+class RootScript(StringCommand):
+    """A script that root runs on a node. `limited`: it has its own limit of time. `parts`: the scripts of which it was
+    joined, if it was."""
+
+    def __init__(self, script: str, stdin: str | None = None, seconds: float = COMMAND_SECONDS) -> None:
+        super().__init__(f"set -eu; {LOCALE}; {script}", _sudo=True, _timeout=int(seconds))
+        if stdin is not None:
+            self.connector_arguments["_stdin"] = stdin
+        self.script, self.stdin, self.limited = script, stdin, seconds != COMMAND_SECONDS
+        self.parts: tuple[RootScript, ...] = ()
+
+
+class QuickScript(RootScript):
+    """A script that takes a fraction of a second and starts nothing: what follows may be sent with it."""
+
+
+def sudo_script(script: str, stdin: str | None = None, seconds: float = COMMAND_SECONDS) -> RootScript:
     """A script as a pyinfra command that stops at its first failure. What must not stand in argv goes to stdin."""
-    command = StringCommand(f"set -eu; {LOCALE}; {script}", _sudo=True, _timeout=int(seconds))
-    if stdin is not None:
-        command.connector_arguments["_stdin"] = stdin
-    return command
+    return RootScript(script, stdin, seconds)
+
+
+def quick_script(script: str, stdin: str | None = None) -> QuickScript:
+    """The same for a script that takes a fraction of a second and starts nothing, as one that writes a file."""
+    return QuickScript(script, stdin)
 
 
 def run_script(

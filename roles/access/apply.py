@@ -13,7 +13,7 @@ from core.model import Node, Rack
 from core.ops import host_facts, remote_files
 from core.ops.announce import file_diff, managed_file_change
 from core.ops.operation import Changeset, managed_operation, operation_on_host
-from core.ops.shell import quote, sudo_script
+from core.ops.shell import quick_script, quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted
 from core.util.managed_file import ManagedFile
 from roles.access import ROLE, authorized_keys, etc_hosts, foreign_access, known_hosts, node_key, peer_exchange
@@ -81,7 +81,9 @@ def own_key(facts: ExchangeFacts) -> Changeset:
     path = f"{account.folder}/{node_key.NAME}.pub"
     if found.public != wanted:
         events.append(file_diff(path, found.public, wanted))
-    commands = [sudo_script(node_key.owned(thing, account)) for thing in ("folder", "private") if thing in wrong]
+    commands: list[StringCommand] = [
+        quick_script(node_key.owned(thing, account)) for thing in ("folder", "private") if thing in wrong
+    ]
     if found.public != wanted or "public" in wrong:
         check = _given_to(account.owner)
         commands.append(remote_files.put(path, wanted, mode=node_key.MODES["public"], check=check))

@@ -11,7 +11,7 @@ from core.model.errors import counted
 from core.ops import apt, remote_files
 from core.ops.managed_service import NO_CHANGES, ServiceChanges
 from core.ops.operation import Changeset, managed_operation
-from core.ops.shell import quote, sudo_script
+from core.ops.shell import quick_script, quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, field_change
 from roles.docker import ROLE, containers, desired, scripts, services
 from roles.docker.facts import DockerFacts
@@ -75,7 +75,7 @@ def _plan_configuration(facts: DockerFacts) -> ServiceChanges:
         events.append(field_change(desired.CONFIG, "runtimes nvidia", "none", new, note))
     if facts.mode:
         events.append(Event(EventKind.CHANGE, path=desired.CONFIG, action=Action.SET, detail=facts.mode))
-    folder = () if facts.text else (sudo_script("install -d -m 755 /etc/docker"),)
+    folder = () if facts.text else (quick_script("install -d -m 755 /etc/docker"),)
     keep = facts.act in ("start", "restart") and not facts.last
     check = scripts.validated(facts.command[1:], facts.nvidia, facts.new_mode, facts.must_be_idle, keep)
     before = facts.reading.content(desired.CONFIG)

@@ -9,7 +9,7 @@ from core.ops import remote_files
 from core.ops.announce import file_diff
 from core.ops.managed_service import ServiceChanges
 from core.ops.operation import Changeset, managed_operation
-from core.ops.shell import quote, sudo_script
+from core.ops.shell import quick_script, quote, sudo_script
 from core.util import managed_file
 from core.util.event import Action, Event, EventKind, acted, value_change
 from roles.memory import (
@@ -118,7 +118,7 @@ def limit_containers(facts: MemoryFacts) -> Changeset:
     live += [] if now.there else [f"cat {CGROUPS}/{CONTAINER_SLICE}/memory.max > /dev/null"]
     if live:
         events = tuple(container_slice.changes(rack, now))
-        changes += ServiceChanges(events, tuple(map(sudo_script, live)))
+        changes += ServiceChanges(events, tuple(map(quick_script, live)))
     return changes.changeset("all containers together are bounded, live and at boot", warnings)
 
 
@@ -133,11 +133,11 @@ def protect_daemons(facts: MemoryFacts) -> Changeset:
     commands = []
     for unit, wanted in kept.items():
         group = unit if unit == SYSTEM else f"{SYSTEM}/{unit}"
-        commands.append(sudo_script(f"echo {wanted} > {CGROUPS}/{group}/memory.min"))
+        commands.append(quick_script(f"echo {wanted} > {CGROUPS}/{group}/memory.min"))
     for daemon in exposed:
         # A running process keeps its score regardless of its unit, and sshd is not restarted for it.
         main = f"$(systemctl show --property=MainPID --value {daemon.unit})"
-        commands.append(sudo_script(f'p={main}; [ "$p" -gt 0 ]; echo {daemon.score} > "/proc/$p/oom_score_adj"'))
+        commands.append(quick_script(f'p={main}; [ "$p" -gt 0 ]; echo {daemon.score} > "/proc/$p/oom_score_adj"'))
     changes += ServiceChanges(tuple(daemon_protection.changes(live)), tuple(commands))
     return changes.changeset("sshd, the network and logins are protected")
 

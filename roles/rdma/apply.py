@@ -12,7 +12,7 @@ from core.model import Node, Rack
 from core.ops import remote_files
 from core.ops.announce import file_diff, managed_file_change
 from core.ops.operation import Changeset, managed_operation
-from core.ops.shell import quote, sudo_script
+from core.ops.shell import quick_script, quote, sudo_script
 from core.util.event import Event, EventKind, value_change
 from core.util.managed_file import ManagedFile
 from roles.rdma import ROLE, desired
@@ -88,5 +88,5 @@ def _file_events(facts: RdmaFacts, stale: Iterable[ManagedFile]) -> list[Event]:
 def _write_commands(stale: Iterable[ManagedFile]) -> list[StringCommand]:
     stale = list(stale)
     folders = sorted({dirname(file.path) for file in stale})
-    commands = [sudo_script(f"umask 022; mkdir -p {quote(*folders)}")] if folders else []
+    commands: list[StringCommand] = [quick_script(f"umask 022; mkdir -p {quote(*folders)}")] if folders else []
     return commands + [remote_files.put_managed(file) for file in stale]

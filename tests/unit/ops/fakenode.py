@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyinfra.api import arguments, connectors
+from pyinfra.api.command import StringCommand
 from pyinfra.api.config import Config
 from pyinfra.api.connect import connect_all
 from pyinfra.api.deploy import add_deploy
@@ -25,6 +26,7 @@ from pyinfra.connectors.fake import FakeConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.ops import host_facts
+from core.ops.shell import RootScript
 from core.probes import protocol
 
 MODES = ("dry", "asked", "yes")
@@ -105,12 +107,20 @@ class Node(FakeConnector):
             if answers.probe_fails is not None:
                 return False, _make_output("stderr", [answers.probe_fails])
             return True, _make_output("stdout", answer(answers.node)[: answers.cut])
-        stdin = arguments.get("_stdin") or ""
-        answers.sent.append((text, base64.b64decode(stdin).decode("utf-8", "backslashreplace")))
-        if answers.fails and answers.fails in text:
-            answers.fails = None
-            return False, _make_output("stderr", ["it failed"])
+        for part in list_scripts(command):
+            text, stdin = part.get_raw_value(), part.connector_arguments.get("_stdin") or ""
+            answers.sent.append((text, base64.b64decode(stdin).decode("utf-8", "backslashreplace")))
+            if answers.fails and answers.fails in text:
+                answers.fails = None
+                return False, _make_output("stderr", ["it failed"])
         return True, CommandOutput([])
+
+
+def list_scripts(command: StringCommand) -> Sequence[StringCommand]:
+    """Return the scripts of which a command was joined, else the command: a fake node runs them one by one, and the
+    first that fails ends them.
+    """
+    return command.parts or (command,) if isinstance(command, RootScript) else (command,)
 
 
 def is_probe(text: str) -> bool:

@@ -194,12 +194,16 @@ class BlackboxConnector(fakenode.Node):
         assert arguments.get("_sudo"), f"not as root: {text}"
         if fakenode.is_probe(text):
             return True, CommandOutput([OutputLine("stdout", line) for line in fakenode.answer(node.facts())])
-        # The program would act on this machine.
-        command.bits = [text.replace(f"{netconsole.PROGRAM} --off", "netconsole-off")]
-        done = run(command, node.root)
-        node.texts.append(text)
-        if node.sees:
-            node.sees()
+        for part in fakenode.list_scripts(command):
+            text = part.get_raw_value()
+            # The program would act on this machine.
+            part.bits = (text.replace(f"{netconsole.PROGRAM} --off", "netconsole-off"),)
+            done = run(part, node.root)
+            node.texts.append(text)
+            if node.sees:
+                node.sees()
+            if done.returncode:
+                break
         return not done.returncode, CommandOutput([OutputLine("stderr", one) for one in done.stderr.splitlines()])
 
 

@@ -213,13 +213,16 @@ class ServingConnector(fakenode.Node):
         if fakenode.is_probe(script):
             reported = node_of("serving") | node.facts()
             return True, CommandOutput([OutputLine("stdout", line) for line in fakenode.answer(reported)])
-        if node.lost is not None:
-            node.lost -= 1
-            if node.lost < 0:
-                raise OSError("Socket is closed")
-        stdin = str(arguments.get("_stdin") or "")
-        node.stdins.append(stdin)
-        done = node.shell(script, stdin)
+        for part in fakenode.list_scripts(command):
+            if node.lost is not None:
+                node.lost -= 1
+                if node.lost < 0:
+                    raise OSError("Socket is closed")
+            stdin = str(part.connector_arguments.get("_stdin") or "")
+            node.stdins.append(stdin)
+            done = node.shell(part.get_raw_value(), stdin)
+            if done.returncode:
+                break
         lines = [OutputLine("stdout", line) for line in done.stdout.decode().splitlines()]
         lines += [OutputLine("stderr", line) for line in done.stderr.decode().splitlines()]
         return done.returncode == 0, CommandOutput(lines)
