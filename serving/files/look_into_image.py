@@ -27,7 +27,7 @@ for word in sys.argv[1:]:
         except ImportError:
             continue
         number, found = ctypes.c_int(), importlib.util.find_spec("nvidia")
-        wheels = [one + "/nccl/lib/libnccl.so.2" for one in (found.submodule_search_locations if found else ())]
+        wheels = [one + "/nccl/lib/libnccl.so.2" for one in ((found and found.submodule_search_locations) or ())]
         for path, build in [(one, "wheel") for one in wheels if Path(one).exists()] + [("libnccl.so.2", "system")]:
             try:
                 if not ctypes.CDLL(path).ncclGetVersion(ctypes.byref(number)):
