@@ -41,11 +41,8 @@ CONTENT_PROBE = (
     'echo "$f $(base64 -w0 "$f")"; done'
 )
 """Prints such files whole, but only those that can hold no secret."""
-RENDERERS_PROBE = (
-    f"if grep -qs renderer {_FILES}; then "
-    f"python3 -I -B -c {shlex.quote(resources.file_text('roles.fabric', 'files/netplan_renderers.py'))} {_FILES} || "
-    "exit 9; fi"
-)
+_RENDERERS = shlex.quote(resources.file_text("roles.fabric", "files/netplan_renderers.py"))
+RENDERERS_PROBE = f"if grep -qs renderer {_FILES}; then python3 -I -B -c {_RENDERERS} {_FILES} || exit 9; fi"
 """Command that prints the renderer of all interfaces of each file that sets one, as YAML has it: it may stand inline,
 and one of a single interface is not that of all."""
 
