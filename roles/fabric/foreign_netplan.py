@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from core.hardware.gb10 import INTERFACES
+from core.util import resources
 from roles.fabric.desired import KEPT, InterfaceState
 
 EMPTY_NETPLAN = b"network: {version: 2}\n"
@@ -39,11 +41,10 @@ CONTENT_PROBE = (
     'echo "$f $(base64 -w0 "$f")"; done'
 )
 """Prints such files whole, but only those that can hold no secret."""
-RENDERERS_PROBE = (
-    f'for f in {_FILES}; do [ ! -e "$f" ] || '
-    'grep -HE \'^[[:space:]]*["]?renderer["]?[[:space:]]*:\' "$f" || [ $? -eq 1 ] || exit 9; done'
-)
-"""Command that prints the lines that set the renderer of all interfaces."""
+_RENDERERS = shlex.quote(resources.file_text("roles.fabric", "files/netplan_renderers.py"))
+RENDERERS_PROBE = f"if grep -qs renderer {_FILES}; then python3 -I -B -c {_RENDERERS} {_FILES} || exit 9; fi"
+"""Command that prints the renderer of all interfaces of each file that sets one, as YAML has it: it may stand inline,
+and one of a single interface is not that of all."""
 
 
 def adoption_blocker(path: str, content: bytes | None, renderers: Mapping[str, str]) -> str | None:
@@ -153,7 +154,7 @@ def contents(listing: str) -> dict[str, bytes]:
 
 
 def renderers(listing: str) -> dict[str, str]:
-    """Parse the renderer of all interfaces in each file, from `path:  renderer: NAME` lines; the last one of a file.
+    """Parse the renderer of all interfaces in each file, from `path:renderer: NAME` lines.
 
     Raises ValueError for any other line.
     """

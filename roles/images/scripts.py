@@ -29,7 +29,8 @@ _STOPPED = "the transfer of the other node ended before it had the image"
 _LAYER = re.compile(r"^[0-9a-f]{12}: (Pulling fs layer|Pull complete|Already exists)$")
 NCCL_SECONDS = 60.0
 """Seconds that a container may take to tell what its image has of NCCL."""
-NCCL_CONTAINER = "sparkrack-image-look"
+NCCL_CONTAINER = "sparkrack.image-look"
+"""A unit cannot have a name with a dot, so this is never the container of one."""
 _CONTAINER_ENDED = re.compile(r"sparkrack: container ended (\d+)")
 _NCCL = re.compile(rf"nccl: (\d{{1,4}}(?:\.\d{{1,4}}){{2}}) ({'|'.join(NCCL_BUILDS)})")
 _NO_ANSWER = (124, 125)

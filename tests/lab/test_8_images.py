@@ -9,6 +9,8 @@ from shlex import quote
 
 import pytest
 
+from core.model import image_lock, load
+from core.model.image_lock import ImageNccl
 from roles.images import scripts
 from tests.lab.conftest import NODES
 from tests.lab.virtual import VirtualRack
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.soak(turn=2)
 
 BASE, UPPER = 12 << 20, 4 << 20
 """Bytes of the layer that each node has, and of the one that is missing: a virtual node encrypts some MB a second."""
-SHARED, NEW = "layers/base:1", "layers/new:1"
+SHARED, NEW, WITH_SHELL = "layers/base:1", "layers/new:1", "layers/nccl:1"
 HALVES = "enp1s0f1np1 enP2p1s0f1np1"
 ARCHIVES = scripts.ARCHIVES
 BUILD = f"""
@@ -29,6 +31,9 @@ printf 'FROM {SHARED}\\nCOPY upper /upper\\n' > Dockerfile.new
 export DOCKER_BUILDKIT=0
 docker build -q -t {SHARED} -f Dockerfile.base .
 docker build -q -t {NEW} -f Dockerfile.new .
+printf '# comment\\nNCCL_IB_USE_INLINE=1\\n' > nccl.conf
+printf 'FROM %s\\nCOPY nccl.conf /etc/nccl.conf\\n' "$1" > Dockerfile.nccl
+docker build -q -t {WITH_SHELL} -f Dockerfile.nccl .
 rm -rf /tmp/layers
 """
 
@@ -36,17 +41,22 @@ rm -rf /tmp/layers
 @pytest.fixture(scope="module")
 def declared(rack: VirtualRack) -> Iterator[Path]:
     """A rack file with an image that spark1 has; the other nodes have the image below it."""
-    rack.ssh("spark1", BUILD)
+    base = load(rack.paths.rack).images[0]
+    rack.ssh("spark1", f"set -- {quote(base)}\n{BUILD}")
     path = rack.paths.rack.with_name("layers.yaml")
     text = rack.paths.rack.read_text()
-    path.write_text(re.sub(r"^images:\n( *)- ", rf"images:\n\1- {SHARED}\n\1- ", text, flags=re.MULTILINE))
+    path.write_text(
+        re.sub(r"^images:\n( *)- ", rf"images:\n\1- {WITH_SHELL}\n\1- {SHARED}\n\1- ", text, flags=re.MULTILINE)
+    )
     try:
         rack.deploy("-y", rack=path, roles=("images",))
         path.write_text(re.sub(f"^( *)- {SHARED}\n", rf"\g<0>\1- {NEW}\n", path.read_text(), flags=re.MULTILINE))
         yield path
     finally:
         for node in NODES:
-            rack.ssh(node, f"systemctl stop 'sparkrack-image-*'; docker image rm {NEW} {SHARED}", check=False)
+            rack.ssh(
+                node, f"systemctl stop 'sparkrack-image-*'; docker image rm {NEW} {SHARED} {WITH_SHELL}", check=False
+            )
         for kept in (path, path.with_name("layers.lock.json")):
             kept.unlink(missing_ok=True)
 
@@ -89,6 +99,16 @@ def test_only_the_missing_layer_travels_along_a_chain(rack: VirtualRack, declare
         assert rack.ssh(node, f"ls {ARCHIVES}").split()[0].endswith(".lock"), "no archive is left"
     again = deploy(rack, declared)
     assert re.search(r"Grand total +(\d+) +- +- +\1 *$", again, re.MULTILINE), again
+
+
+def test_what_an_image_has_of_nccl_is_asked_once_and_recorded(rack: VirtualRack, declared: Path) -> None:
+    """One image here has a shell, none has an NCCL: that is unknown, and not good."""
+    deploy(rack, declared)
+    found = {name: pin.nccl for name, pin in image_lock.read(declared.with_name("layers.lock.json")).items()}
+    assert found[WITH_SHELL] == ImageNccl(None, None, ("NCCL_IB_USE_INLINE=1",))
+    assert found[SHARED] == found[NEW] == ImageNccl(None, None, None)
+    for node in NODES:
+        assert rack.ssh(node, f"docker ps --all --quiet --filter name={scripts.NCCL_CONTAINER}") == ""
 
 
 def test_a_transfer_that_is_killed_continues_from_its_last_byte(rack: VirtualRack, declared: Path) -> None:

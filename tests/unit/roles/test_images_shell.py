@@ -274,7 +274,7 @@ def test_a_container_that_does_not_end_is_removed(node: Path, monkeypatch: pytes
     monkeypatch.setattr(scripts, "NCCL_SECONDS", 0.5)
     stand_in(node, "docker", '[ "$1" != run ] || exec sleep 600')
     assert ask_nccl(node) is None
-    assert calls(node)[-1] == "docker rm --force sparkrack-image-look"
+    assert calls(node)[-1] == "docker rm --force sparkrack.image-look"
 
 
 def test_the_lines_of_an_image_that_are_kept_are_bounded() -> None:
