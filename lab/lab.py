@@ -31,9 +31,9 @@ from serving.options import served_units
 
 UP = "sparkrack lab up"
 BOOT_SECONDS = 600
+"""Eight nodes on two busy cores took 175 s."""
 REFUSED_SECONDS = 120
 """From the first answer of a node's sshd to the end of its boot, at most; a machine with a load of 30 takes 60 s."""
-"""Eight nodes on two busy cores took 175 s."""
 SHUTDOWN_SECONDS = 120
 """systemd gives a unit 90 s to stop."""
 HOST_NEEDS = Path(__file__).parent / "host_needs.sh"

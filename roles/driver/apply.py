@@ -21,7 +21,8 @@ def apply(rack: Rack, node: Node) -> None:  # noqa: ARG001 - every role is calle
     """Install driver and kernel at their declared versions, if any, hold them, and disable automatic upgrades; nothing
     without a section `driver`.
 
-    Does not prevent a manual upgrade with --allow-change-held-packages: the next run reverts that.
+    Does not prevent a manual upgrade with --allow-change-held-packages: the next run reverts that where a version is
+    declared, and holds what it finds else.
     """
     driver = rack.declared(DriverOptions)
     if driver is None:

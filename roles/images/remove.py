@@ -6,7 +6,7 @@ from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
 from core.ops.removal import Traces, take_off
-from roles.images import ROLE
+from roles.images import ROLE, scripts
 
 TRACES = Traces(
     ROLE.key,
@@ -16,11 +16,12 @@ TRACES = Traces(
         '[ "$n" = 0 ] || echo "note images stay: $n in docker, see docker system df; docker image prune --all removes '
         'those that no container has"; fi'
     ),
-    after="rm -rf /run/sparkrack-images /var/tmp/sparkrack-images",
+    units=(f"{scripts.UNIT}*.service",),
+    folders=(scripts.FOLDER, scripts.ARCHIVES),
 ).register()
 
 
 @deploy(ROLE.title)
 def remove(rack: Rack, node: Node) -> None:  # noqa: ARG001 - every role is called alike
-    """Name the images that stay."""
+    """Name the images that stay; transfers end, and what has come of them goes."""
     take_off(name="Leave the images", traces=TRACES, _serial=True)

@@ -507,7 +507,7 @@ class UnitLifecycle:
         gate = report.gate if report.gate and report.gate[0] == self.record.generation else None
         if gate and not gate[1]:
             # The gate names its node, for those who run it by hand.
-            return gate[2].removeprefix(f"{rank.node}: ")
+            return gate[2].removeprefix(f"{rank.node}: ") or "failed without a reason"
         if reason := self._wrong_clock(rank, report.skew) or self._wrong_version(report, gate):
             return reason
         passed = gate and self._is_report_fresh(rank, now) and self._is_rank_idle(rank) and self._is_clock_known(report)

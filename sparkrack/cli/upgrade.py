@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from core.model import Rack, load
+from roles.driver.options import DriverOptions
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import nodes, rack_option
 from sparkrack.cli.upgrade_switch import switch
@@ -32,7 +33,7 @@ def upgrade_driver(node: str, rack: Path, version: str | None, kernel: str | Non
     """Give one node another driver, to try it before the others get it.
 
     Takes what the rack holds off hold, installs, holds it again, also when the middle fails. Nothing is rebooted. A
-    deploy brings the node back to driver.version of the rack, unless that is changed.
+    deploy brings the node back to driver.version of the rack, unless that is changed or absent.
     """
     found = load(rack)
     with show_progress(silent=False) as screen:
@@ -47,5 +48,12 @@ def _print_next_step(node: str, rack: Rack, file: Path, version: str, kernel: st
     lines = f'version: "{version}"' + (f" and kernel: {kernel}" if kernel else "")
     click.echo(f"After the restart, sparkrack verify --limit {node} fails only where the rack declares otherwise.")
     click.echo(f"If it is good, write {lines} under driver in {rack.source} and deploy: the others follow, one by one.")
-    click.echo(f"If it is not, deploy as the rack is: {node} gets its old version back.")
+    driver = rack.declared(DriverOptions)
+    if driver and driver.version:
+        click.echo(f"If it is not, deploy as the rack is: {node} gets its old version back.")
+    else:
+        click.echo(
+            f"If it is not: {rack.source} declares no version, so a deploy leaves it. "
+            f"sparkrack upgrade driver {node} --version OLD puts back the one that is named above."
+        )
     next_step(["sparkrack", "reboot"], rack=file, limit=[node])

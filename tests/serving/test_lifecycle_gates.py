@@ -64,6 +64,16 @@ def test_a_rank_that_lost_its_verdict_says_so_if_it_knows(unit: SteppedUnit) -> 
     assert unit.record.reason == "spark2 (rank 1) did not start within 10 s: disk full"
 
 
+@pytest.mark.parametrize("text", ["", "spark2: "])
+def test_a_gate_that_fails_without_a_reason_lets_no_rank_start(unit: SteppedUnit, text: str) -> None:
+    gating(unit)
+    unit.lifecycle.reports.clear()
+    report(unit, 0, gate=(1, True, ""))
+    report(unit, 1, gate=(1, False, text))
+    assert (unit.record.state, unit.record.cause) == ("held", "gate")
+    assert unit.record.reason == "gate of spark2 (rank 1): failed without a reason"
+
+
 def test_each_gate_that_fails_is_named_with_its_reason_once(unit: SteppedUnit) -> None:
     gating(unit)
     unit.lifecycle.reports.clear()

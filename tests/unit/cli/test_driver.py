@@ -28,6 +28,10 @@ nvidia-driver-580-open 580.159.03-1 hold ok installed
 nvidia-modprobe 580.1-1 hold ok installed
 nvidia-utils-580 580.159.03-1 hold ok installed
 """
+KEPT = (
+    "If it is not: {rack} declares no version, so a deploy leaves it. "
+    "sparkrack upgrade driver spark1 --version OLD puts back the one that is named above."
+)
 SSH = """\
 #!/bin/sh
 [ ! -e "$NODE/off" ] || { echo "ssh: connect: No route to host" >&2; exit 255; }
@@ -109,6 +113,23 @@ def test_the_newest_of_its_major(spark1: Spark1) -> None:
     )
     assert spark1.packages == untouched
     assert [path.name for path in (spark1.folder / "run").rglob("*")] == ["sparkrack"], "the lock was released"
+
+
+@pytest.mark.parametrize(
+    ("declared", "line"),
+    [
+        ('version: "580.159"', "If it is not, deploy as the rack is: spark1 gets its old version back."),
+        ("hold: true", KEPT),
+    ],
+)
+def test_the_way_back_is_a_deploy_only_where_the_rack_declares_a_version(
+    spark1: Spark1, declared: str, line: str
+) -> None:
+    rack = spark1.folder / "rack.yaml"
+    rack.write_text(DECLARED.replace('version: "580.159"', declared))
+    done = spark1.release("-y")
+    assert done.exit_code == 0, done.output
+    assert line.format(rack=rack) in done.output.splitlines()
 
 
 def test_not_while_another_run_changes_the_rack(spark1: Spark1) -> None:

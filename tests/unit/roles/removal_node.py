@@ -48,7 +48,7 @@ class RemovalNode:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        for folder in ("packages", "holds", "run", "var/lib"):
+        for folder in ("packages", "holds", "run", "var/lib", "var/tmp"):
             (root / folder).mkdir(parents=True)
         (root / "sysctl").write_text("vm.min_free_kbytes = 45056\nkernel.panic = 0\n")
         (root / "packages/docker-ce").touch()

@@ -232,6 +232,31 @@ def _is_traced(traces: Traces, path: str) -> bool:
     return any(fnmatchcase(path, one) for one in patterns) or any(path.startswith(f"{one}/") for one in traces.folders)
 
 
+@pytest.mark.parametrize("role", [role for role, traces in TRACES.items() if traces.before or traces.after])
+def test_what_runs_before_and_after_the_files_has_something_that_is_found(role: str) -> None:
+    """A role without it is reported as taken off, and the shell text never runs."""
+    traces = TRACES[role]
+    assert any((traces.own, traces.edited, traces.links, traces.masks, traces.units, traces.folders, traces.packages))
+
+
+@pytest.mark.parametrize(
+    ("role", "places"),
+    [("images", ("/run/sparkrack-images", "/var/tmp/sparkrack-images")), ("models", ("/run/sparkrack-models",))],  # noqa: S108
+)
+def test_a_transfer_that_was_killed_leaves_nothing_after_a_removal(
+    tmp_path: Path, role: str, places: tuple[str, ...]
+) -> None:
+    node = factory(tmp_path)
+    node.record()
+    unit = f"sparkrack-{role[:-1]}-0123.service"
+    stand_in(tmp_path, "systemctl", f"case $* in *{role[:-1]}-*) echo '{unit} loaded active running x' ;; esac")
+    for place in places:
+        node.write(f"{place}/one.tar", "half of it")
+    made = node.take_off(TRACES[role])
+    assert [event.message for event in made.events][:1] == [f"stop {unit}"]
+    assert not any((tmp_path / place.lstrip("/")).exists() for place in places)
+
+
 def test_every_role_of_a_node_can_be_taken_off() -> None:
     text = project_files.REMOVE.read_text()
     named = re.findall(r'^remove_role\("(\w+)"\)$', text, re.MULTILINE)
