@@ -39,7 +39,7 @@ TRACES = Traces(
         f"running=$({running_engines.PROBE}) || exit 9; for unit in $running; do "
         "case $unit in *-agent.service|*-coordinator.service) continue;; esac; "
         f'echo "block a served unit runs here ($unit); sparkrack serve stop ends it on all its nodes"; done; '
-        "command -v docker > /dev/null && "
+        f"[ -d {UNIT_PROGRAMS} ] && command -v docker > /dev/null && "
         f"{_LIST_CONTAINERS} --format 'note container {{{{.Names}}}} of a measurement goes, too' || true"
     ),
     before=f"{_LIST_CONTAINERS} --quiet | xargs -r timeout --kill-after=5 30 docker rm --force > /dev/null || true",

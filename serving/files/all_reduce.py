@@ -95,8 +95,10 @@ def main() -> None:
     failed = False
     try:
         print_result(wanted)
-    except Exception:
+    except Exception as error:
         traceback.print_exc(file=sys.stdout)
+        # The last lines of an error of CUDA are advice; its first one is the cause.
+        print(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
         failed = True
     if wanted["hold"]:
         faulthandler.dump_traceback_later(wanted["hold"], exit=True)

@@ -123,6 +123,9 @@ def test_a_container_of_an_all_reduce_that_docker_has_kept_goes_with_the_units(
     done = node.take_off(TRACES["serving"])
     assert "container sparkrack-one-collective of a measurement goes, too" in [one.detail for one in done.warnings]
     assert (node.root / "containers").read_text() == "sparkrack-collective\nmine-one-collective\n"
+    (node.root / "containers").write_text("sparkrack-one-collective\n")
+    done = node.take_off(TRACES["serving"])
+    assert not done.warnings, "nothing is to be removed, so nothing is announced"
 
 
 def test_a_second_removal_changes_nothing(applied: tuple[RemovalNode, dict[str, str]]) -> None:

@@ -332,7 +332,7 @@ def test_the_cause_is_named_beside_the_ranks_that_waited_for_it(world: ServingWo
 
 def test_a_rank_holds_its_error_until_it_is_read_and_ends_by_itself(tmp_path: Path) -> None:
     """The program as it runs in the image, in one without torch."""
-    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here\\n\\nCompile with TORCH_USE_CUDA_DSA\\n')\n")
     text = resources.file_text("serving", "files/all_reduce.py")
     wanted = {"rank": 1, "ranks": 2, "limit": 30, "hold": 1, "bytes": 4, "backend": "nccl"}
     done = subprocess.run(
