@@ -25,8 +25,9 @@ from benchmarks import BenchError
 from benchmarks.unpacked_sshd import RSYNC, start_sshd, unpacked_environment, write_configuration
 
 PROGRAM = Path(__file__).parent.parent / "roles/models/files/fetch_model.py"
+SENDER = PROGRAM.with_name("send_files.py")
 PAGE = Path(__file__).parent.parent / "docs/evidence/transfers.md"
-BEGIN, END = "<!-- generated: transfers -->\n", "<!-- end -->"
+END = "<!-- end -->"
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 FILES = 4
 SYSTEMCTL = """#!/bin/sh
@@ -39,11 +40,12 @@ pid=$(cat {top}/pids/${{unit%.service}} 2>/dev/null) || pid=0
 
 @dataclass(frozen=True)
 class Rack:
-    """Nodes 0 to `receivers`; node 0 has the model of `size` bytes. All files are below `top`."""
+    """Nodes 0 to `receivers`; node 0 has the model of `size` bytes in `files` files. All files are below `top`."""
 
     top: Path
     receivers: int
     size: int
+    files: int = FILES
 
     def address(self, node: int) -> str:
         """The address of a node."""
@@ -66,7 +68,7 @@ class Rack:
         )
 
     def build(self, megabits: int) -> list[subprocess.Popen[bytes]]:
-        """Make namespaces, links, keys and the model; return the servers."""
+        """Make namespaces, links (0 megabits: without a limit), keys and the model; return the servers."""
         for name in ("host", "user"):
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{self.top}/{name}")
         run("ip", "link", "add", "br0", "type", "bridge")
@@ -80,8 +82,9 @@ class Rack:
             run("ip", "link", "set", f"v{node}", "master", "br0", "up")
             run(*inside, "ip", "address", "add", f"{self.address(node)}/24", "dev", "eth0")
             run(*inside, "ip", "link", "set", "eth0", "up")
-            run("tc", "qdisc", "add", "dev", f"v{node}", *limit)
-            run(*inside, "tc", "qdisc", "add", "dev", "eth0", *limit)
+            if megabits:
+                run("tc", "qdisc", "add", "dev", f"v{node}", *limit)
+                run(*inside, "tc", "qdisc", "add", "dev", "eth0", *limit)
             servers.append(start_sshd(self.configuration(node), *inside))
         key = (self.top / "host.pub").read_text()
         known = [f"{self.address(node)} {key}" for node in range(self.receivers + 1)]
@@ -114,8 +117,8 @@ class Rack:
         store = self.store(0)
         (store / ".sparkrack").mkdir(parents=True)
         rows = []
-        for number in range(FILES):
-            content = os.urandom(self.size // FILES)
+        for number in range(self.files):
+            content = os.urandom(self.size // self.files)
             (store / f"w{number}").write_bytes(content)
             rows.append([f"w{number}", len(content), hashlib.sha256(content).hexdigest()])
         (store / ".sparkrack/record").write_text("".join(f"{digest} {size} {path}\t1\n" for path, size, digest in rows))
@@ -152,7 +155,9 @@ def by_chain(rack: Rack) -> None:
         source = {"ssh": [*rack.ssh(), rack.address(node - 1)], "folder": str(rack.store(node - 1))}
         job = {"folder": str(rack.store(node)), "files": json.loads((rack.top / "rows").read_text()), "reserve": 0}
         path = rack.top / f"job{node}"
-        path.write_text(json.dumps({**job, "source": {**source, "unit": f"u{node - 1}.service"}}))
+        path.write_text(
+            json.dumps({**job, "source": {**source, "unit": f"u{node - 1}.service", "program": SENDER.read_text()}})
+        )
         rack.store(node).parent.mkdir(exist_ok=True)
         process = rack.on(node, sys.executable, "-I", "-B", str(PROGRAM), "fetch", str(path))
         (rack.top / f"pids/u{node}").write_text(f"{process.pid}")
@@ -262,9 +267,13 @@ def main(megabytes: int, megabits: int, docs: bool, inside: int | None) -> None:
     text = f"{load}, {os.cpu_count()} cores, {date()}:\n\n" + "\n".join(rows) + "\n"
     click.echo(text)
     if docs:
-        page = PAGE.read_text(encoding="utf-8")
-        head, _, rest = page.partition(BEGIN)
-        PAGE.write_text(head + BEGIN + text + END + rest.partition(END)[2], encoding="utf-8")
+        write_table("transfers", text)
+
+
+def write_table(name: str, text: str) -> None:
+    """Put a table into the page, between its marks."""
+    head, begin, rest = PAGE.read_text(encoding="utf-8").partition(f"<!-- generated: {name} -->\n")
+    PAGE.write_text(head + begin + text + END + rest.partition(END)[2], encoding="utf-8")
 
 
 def date() -> str:

@@ -8,15 +8,17 @@ wire, 23.74 by a release); "inferred" is a limit between two of them.
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from core.model import Rack
 from core.model.errors import printable_line
 from core.util import resources
-from core.verify.measurements import Bandwidth
+from core.verify.measurements import AllReduceMeasurement, Bandwidth
+from serving.desired import LockedUnit
 from serving.launch import UNIT_FILES, RankLaunch
 from serving.options import ServedUnit
 
@@ -25,7 +27,13 @@ BYTES = 64 << 20
 RANK_SECONDS = 150
 """After so long a rank ends itself; torch of an image takes up to 30 s to load."""
 COMMAND_LIMIT = RANK_SECONDS + 60
-"""Seconds that docker may take for the rank of the head."""
+"""Seconds that docker may take for the rank of the head, and that another rank holds what it printed."""
+START_LIMIT = 60
+"""Seconds that docker may take to begin a rank that is not waited for."""
+ENDED = "ended"
+"""A line of a rank that holds what it printed."""
+CONTAINERS = "^/?sparkrack-[a-z0-9_]+-collective$"
+"""Pattern of the names of all such containers, as docker's filter reads it."""
 SHARE = 0.7
 """Of the speed of the slowest rank's links. Inferred: the gate asks for 0.875 of 200G with far larger messages; one
 half alone gives 11 GB/s there, 0.44."""
@@ -63,7 +71,8 @@ def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port
         head: the address of the first one.
         port: at which the ranks meet there.
 
-    The rank of the head is waited for; each other one is left to itself.
+    The rank of the head is waited for; each other one holds what it printed until it is read. docker removes each when
+    it has ended, and each ends by itself: none is left also when nothing asks for it any more.
     """
     other = {"--name": container_name(unit), "--entrypoint": "python3"}
     secrets = {f"{UNIT_FILES / unit.name}.{ending}" for ending in ("key", "ray")}
@@ -72,7 +81,7 @@ def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port
         before = launch.docker[place - 1] if place else ""
         if word.partition(":")[0] in secrets:
             words.pop()
-        elif word != "--rm":  # what it printed is read when it has ended
+        else:
             words.append(other.get(before, word))
     wanted = {
         "rank": launch.rank,
@@ -81,22 +90,36 @@ def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port
         "port": port,
         "bytes": BYTES,
         "limit": RANK_SECONDS,
+        "hold": COMMAND_LIMIT if launch.rank else 0,
         "backend": "nccl",
     }
     program = ("-c", resources.file_text("serving", "files/all_reduce.py"), json.dumps(wanted))
-    waits = ["timeout", str(COMMAND_LIMIT), "docker", "run"] if launch.rank == 0 else ["docker", "run", "--detach"]
-    return f"{remove(unit)}; {shlex.join([*waits, *words, launch.image, *program])}"
+    seconds = COMMAND_LIMIT if launch.rank == 0 else START_LIMIT
+    begin = ["timeout", "--kill-after=10", str(seconds), "docker", "run", *(["--detach"] if launch.rank else [])]
+    return f"{_force_removal(unit)}; {shlex.join([*begin, *words, launch.image, *program])}"
+
+
+def _force_removal(unit: ServedUnit) -> str:
+    return f"timeout --kill-after=5 30 docker rm --force {container_name(unit)} >/dev/null 2>&1"
 
 
 def remove(unit: ServedUnit) -> str:
-    """Return the shell text that removes a container of it; one that is not there is not an error."""
-    return f"docker rm --force {container_name(unit)} >/dev/null 2>&1"
+    """Return the shell text that removes a container of it, and fails unless docker has none of this name then."""
+    listed = f"timeout --kill-after=5 20 docker ps --all --quiet --filter 'name=^/?{container_name(unit)}$'"
+    return (
+        f"{_force_removal(unit)}; left=$({listed}) || exit 1; "
+        '[ -z "$left" ] || { echo "docker does not remove it" >&2; exit 1; }'
+    )
 
 
 def output(unit: ServedUnit) -> str:
-    """Return the shell text that waits for the rank of another node than the head, and prints what it printed."""
-    name = container_name(unit)
-    return f"timeout 20 docker wait {name} >/dev/null 2>&1; docker logs {name}"
+    """Return the shell text that waits up to 20 s for the result of a rank of another node than the head, and prints
+    what it printed."""
+    logs = f"timeout --kill-after=5 20 docker logs {container_name(unit)} 2>&1"
+    return (
+        f"n=0; while text=$({logs}) && [ $n -lt 20 ] && ! printf '%s\\n' \"$text\" | grep -qx {ENDED}; "
+        "do n=$((n + 1)); sleep 1; done; printf '%s\\n' \"$text\""
+    )
 
 
 def busy(units: Collection[str]) -> str:
@@ -110,29 +133,37 @@ def busy(units: Collection[str]) -> str:
 
 def parse_result(text: str) -> dict[str, Any]:
     """Return what a rank printed. Raises ValueError with its last words where that is not a result."""
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip() not in ("", ENDED)]
     for line in reversed(lines):
         try:
             found = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict) and isinstance(found.get("gbytes"), float) and found["gbytes"] > 0:
+        if isinstance(found, dict) and isinstance(found.get("gbytes"), float) and 0 < found["gbytes"] < math.inf:
             return found
     raise ValueError(printable_line(lines[-1].strip())[:200] if lines else "it printed nothing")
 
 
 def all_reduce(texts: Mapping[str, str]) -> AllReduce:
-    """Return the result of the ranks, from what each node's printed, the head's first. Raises ValueError, with the
-    node, where one has no result."""
-    found = {}
+    """Return the result of the ranks, from what each node's printed, the head's first. Raises ValueError, with each
+    node that has no result: the one that is the cause is often not the first."""
+    found, missing = {}, []
     for node, text in texts.items():
         try:
             found[node] = parse_result(text)
         except ValueError as error:
-            raise ValueError(f"the rank on {node} has no result: {error}") from None
-    first = next(iter(found.values()))
-    networks = {node: tuple(map(str, one.get("networks") or ())) for node, one in found.items()}
-    return AllReduce(min(one["gbytes"] for one in found.values()), first.get("nccl"), networks)
+            missing.append(f"the rank on {node} has no result: {error}")
+    if missing:
+        raise ValueError("; ".join(missing))
+    nccl = next(iter(found.values())).get("nccl")
+    networks = {node: _list_networks(one.get("networks")) for node, one in found.items()}
+    slowest = min(one["gbytes"] for one in found.values())
+    return AllReduce(slowest, printable_line(nccl)[:40] if isinstance(nccl, str) else None, networks)
+
+
+def _list_networks(found: object) -> tuple[str, ...]:
+    """Return the networks in the result of a rank; what a container prints may be anything."""
+    return tuple(printable_line(str(one))[:40] for one in found[:8]) if isinstance(found, list) else ()
 
 
 def enough(rack: Rack, ranks: Sequence[str]) -> float:
@@ -145,62 +176,152 @@ def enough(rack: Rack, ranks: Sequence[str]) -> float:
     return min(speeds) / 8 * share
 
 
-def wire_words(wires: Sequence[Bandwidth], ranks: Collection[str]) -> tuple[str, bool | None]:
-    """Return what `ib_write_bw` gave between the nodes as words, and whether it is healthy; None: not measured."""
-    own = [one for one in wires if {one.sender, one.receiver} <= {*ranks} and one.gbps]
-    if not own:
-        return "ib_write_bw between its nodes was not measured in this run", None
-    figures = [figure for one in own for figure in one.gbps]
-    slow = [f"{one.sender} to {one.receiver}: {one.verdict}" for one in own if not one.good]
-    shown = f"{min(figures):.1f}" if min(figures) == max(figures) else f"{min(figures):.1f} to {max(figures):.1f}"
-    words = f"ib_write_bw between its nodes {shown} Gbit/s a half"
-    return (f"{words} ({', '.join(dict.fromkeys(slow))})" if slow else words), not slow
+@dataclass(frozen=True)
+class Wire:
+    """What `ib_write_bw` gave between the nodes of a unit.
+
+    `gbps`: Gbit/s of each half; empty: not measured. `least`: what is enough of the slowest one. `faults`: what is not
+    healthy, or not measured, with its nodes. `good`: None where a part was not measured and none is bad.
+    """
+
+    gbps: tuple[float, ...]
+    least: float | None
+    faults: tuple[str, ...]
+    good: bool | None
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is healthy, in words."""
+        return "healthy" if self.good else ", ".join(self.faults) or "not measured"
+
+    @property
+    def words(self) -> str:
+        """The figures and what is wrong, as a clause."""
+        if not self.gbps:
+            return "ib_write_bw between its nodes was not measured in this run"
+        low, high = min(self.gbps), max(self.gbps)
+        shown = f"{low:.1f}" if low == high else f"{low:.1f} to {high:.1f}"
+        faults = f" ({', '.join(self.faults)})" if self.faults else ""
+        return f"ib_write_bw between its nodes {shown} Gbit/s a half{faults}"
+
+
+def wire_between(measured: Sequence[Bandwidth], ranks: Collection[str]) -> Wire:
+    """Return what was measured between these nodes."""
+    own = [one for one in measured if {one.sender, one.receiver} <= {*ranks}]
+    figures = tuple(figure for one in own for figure in one.gbps)
+    faults = tuple(dict.fromkeys(f"{one.sender} to {one.receiver}: {one.verdict}" for one in own if not one.good))
+    slow = any(one.good is False for one in own)
+    enough_of = {min(one.gbps): one.least / len(one.halves) for one in own if one.gbps and one.least is not None}
+    least = enough_of.get(min(figures)) if figures else None
+    return Wire(figures, least, faults, good=False if slow else None if faults or not figures else True)
+
+
+Slow = Literal["nothing", "wire", "all-reduce"]
+"""Which is too slow."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict in one line; `good`: there is nothing to do."""
+    """The verdict.
+
+    `words`: in one line. `good`: there is nothing to do. `slow`: which is too slow; None: unknown. `step`: what to do.
+    """
 
     words: str
     good: bool
+    slow: Slow | None
+    step: str = ""
 
 
-def judge(found: AllReduce, least: float, wires: tuple[str, bool | None], kept: Mapping[str, Any] | None) -> Finding:
+def judge(found: AllReduce, least: float, wire: Wire, kept: Mapping[str, Any] | None) -> Finding:
     """Return the verdict.
 
     Args:
         found: what the ranks measured.
         least: the lowest healthy bus bandwidth (GB/s).
-        wires: what wire_words returned.
+        wire: what was measured between their nodes.
         kept: the best result with this image, in the form of `record`.
     """
-    shown = (
-        ", ".join(dict.fromkeys(name for names in found.networks.values() for name in names)) or "an unknown network"
-    )
+    shown = ", ".join(all_networks(found)) or "an unknown network"
     line = f"all-reduce of 64 MiB {found.gbytes:.1f} GB/s by NCCL {found.nccl or 'of unknown version'} over {shown}; "
-    line += wires[0]
+    line += wire.words
+    slow: dict[bool | None, Slow] = {True: "all-reduce", False: "wire"}
     by_socket = [node for node, names in found.networks.items() if "Socket" in names]
     if by_socket:
-        return Finding(
-            f"{line}: NCCL of {', '.join(by_socket)} uses sockets instead of RDMA: look at /dev/infiniband in the "
-            f"container and at NCCL_IB_HCA ({RUNBOOK})",
-            good=False,
+        step = (
+            f"NCCL of {', '.join(by_socket)} uses sockets instead of RDMA: look at /dev/infiniband in the container "
+            f"and at NCCL_IB_HCA ({RUNBOOK})"
         )
+        return Finding(f"{line}: {step}", good=False, slow="all-reduce", step=step)
     if found.gbytes < least:
-        slow = {
+        step = {
             True: "the wire is healthy and NCCL is slow: take an image with a released build of NCCL",
             False: "the wire is slow: mend that first",
             None: "measure the wire, too: `sparkrack verify --only rdma --only serving --bandwidth`",
-        }[wires[1]]
-        return Finding(f"{line}; at least {least:.1f} GB/s are expected: {slow} ({RUNBOOK})", good=False)
+        }[wire.good]
+        words = f"{line}; at least {least:.1f} GB/s are expected: {step} ({RUNBOOK})"
+        return Finding(words, good=False, slow=slow.get(wire.good), step=f"{step} ({RUNBOOK})")
+    best = best_kept(kept)
+    if best and found.gbytes < best[0] * KEPT_SHARE:
+        step = f"look at what else runs, and restart the nodes ({RUNBOOK})"
+        words = f"{line}; with this image it was {best[0]:.1f} GB/s on {best[1]}: {step}"
+        return Finding(words, good=False, slow=slow.get(wire.good), step=step)
+    return Finding(line, good=True, slow=(slow | {True: "nothing"}).get(wire.good))
+
+
+def all_networks(found: AllReduce) -> tuple[str, ...]:
+    """Return the networks that NCCL named, each once."""
+    return tuple(dict.fromkeys(name for names in found.networks.values() for name in names))
+
+
+def best_kept(kept: Mapping[str, Any] | None) -> tuple[float, str] | None:
+    """Return GB/s and time of the best result with an image, from its record; None where it has none."""
     best = kept.get("gbytes") if kept else None
-    if kept and isinstance(best, float) and found.gbytes < best * KEPT_SHARE:
-        return Finding(
-            f"{line}; with this image it was {best:.1f} GB/s on {printable_line(str(kept.get('measured')))[:20]}: "
-            f"look at what else runs, and restart the nodes ({RUNBOOK})",
-            good=False,
-        )
-    return Finding(line, good=True)
+    return (best, printable_line(str(kept.get("measured")))[:20]) if kept and isinstance(best, float) else None
+
+
+def not_measured(rack: Rack, unit: ServedUnit, wire: Wire, reason: str) -> AllReduceMeasurement:
+    """Return the record of an all-reduce that has no result. `reason`: why."""
+    ranks = unit.ranks(rack.nodes)
+    return AllReduceMeasurement(
+        name=unit.name,
+        nodes=tuple(ranks),
+        image=unit.image,
+        image_id=None,
+        size=BYTES,
+        gbytes=None,
+        least=enough(rack, ranks),
+        best=None,
+        best_when=None,
+        nccl=None,
+        networks=(),
+        wire=(min(wire.gbps), max(wire.gbps)) if wire.gbps else (),
+        wire_least=wire.least,
+        wire_verdict=wire.verdict,
+        wire_good=wire.good,
+        slow="wire" if wire.good is False else None,
+        good=None,
+        reason=printable_line(reason),
+    )
+
+
+def measured(
+    locked: LockedUnit, found: AllReduce, wire: Wire, kept: Mapping[str, Any] | None, finding: Finding
+) -> AllReduceMeasurement:
+    """Return the record of a result and its verdict; the arguments are those of `judge`."""
+    best = best_kept(kept) or (None, None)
+    return not_measured(locked.rack, locked.unit, wire, finding.step).model_copy(
+        update={
+            "image_id": locked.image_id,
+            "gbytes": found.gbytes,
+            "best": best[0],
+            "best_when": best[1],
+            "nccl": found.nccl,
+            "networks": all_networks(found),
+            "slow": finding.slow,
+            "good": finding.good,
+        }
+    )
 
 
 def record_path(unit: ServedUnit, image: str) -> str:

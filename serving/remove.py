@@ -6,9 +6,12 @@ from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
 from core.ops.removal import Traces, take_off
-from serving import ROLE, gateway, gateway_router, running_engines
+from serving import ROLE, all_reduce, gateway, gateway_router, running_engines
 from serving.launch import CACHES, UNIT_FILES, UNIT_PROGRAMS
 from serving.services import STATE_FOLDER
+
+# docker removes a container of an all-reduce when it ends; one that a docker of ill health has kept goes here.
+_LIST_CONTAINERS = f"timeout --kill-after=5 20 docker ps --all --filter 'name={all_reduce.CONTAINERS}'"
 
 _UNITS = ("sparkrack-serve-*.service", gateway.SERVICE, gateway_router.SERVICE)
 
@@ -35,8 +38,11 @@ TRACES = Traces(
         # Agent and coordinator of a unit that is stopped run, too; a unit has no hyphen in its name.
         f"running=$({running_engines.PROBE}) || exit 9; for unit in $running; do "
         "case $unit in *-agent.service|*-coordinator.service) continue;; esac; "
-        f'echo "block a served unit runs here ($unit); sparkrack serve stop ends it on all its nodes"; done'
+        f'echo "block a served unit runs here ($unit); sparkrack serve stop ends it on all its nodes"; done; '
+        "command -v docker > /dev/null && "
+        f"{_LIST_CONTAINERS} --format 'note container {{{{.Names}}}} of a measurement goes, too' || true"
     ),
+    before=f"{_LIST_CONTAINERS} --quiet | xargs -r timeout --kill-after=5 30 docker rm --force > /dev/null || true",
 ).register()
 
 

@@ -21,7 +21,16 @@ from core.ssh.root_shell import COMMAND_SECONDS, UnreachableError
 from core.util.managed_file import ManagedFile
 from core.verify.fabric_use import FabricUse
 from core.verify.reporter import CheckReporter
-from serving import all_reduce_run, allowed_addresses, desired, gateway, gateway_router, programs, unit_kinds
+from serving import (
+    all_reduce,
+    all_reduce_run,
+    allowed_addresses,
+    desired,
+    gateway,
+    gateway_router,
+    programs,
+    unit_kinds,
+)
 from serving.engines.registry import ENGINES
 from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
 from serving.options import ServedUnit, ServingGateway, rdma_is_measured, served_units
@@ -486,25 +495,35 @@ def test_an_all_reduce_over_the_ranks_is_as_fast_as_their_links(
     pins, records = image_lock.read(lock), model_lock.read_declared(lock, rack.models)
     faults, unknown = [], []
     for unit in units:
-        name = f"{node.name}: unit {unit.name}"
-        if away := excluded & set(unit.ranks(rack.nodes)):
-            report.note(f"{name}: no all-reduce: {', '.join(sorted(away))} is excluded")
-            continue
-        if blockers := desired.blockers(rack, unit, pins, records):
-            unknown.append(f"{name}: no all-reduce: {blockers[0]}")
-            continue
-        try:
-            with fabric_use.alone():
-                finding = all_reduce_run.measure(desired.locked_unit(rack, unit, pins, records), machines, fabric_use)
-        except all_reduce_run.BusyError as error:
-            report.note(f"{name}: no all-reduce: {error}")
-        except (all_reduce_run.NotMeasuredError, UnreachableError) as error:
-            unknown.append(f"{name}: no all-reduce: {error}")
+        name, ranks = f"{node.name}: unit {unit.name}", unit.ranks(rack.nodes)
+        wire = all_reduce.wire_between(fabric_use.measured(), ranks)
+        why, is_unknown = "", False
+        if away := excluded & set(ranks):
+            why = f"{', '.join(sorted(away))} is excluded"
+        elif blockers := desired.blockers(rack, unit, pins, records):
+            why, is_unknown = blockers[0], True
         else:
-            if finding.good:
-                report.note(f"{name}: {finding.words}")
+            try:
+                with fabric_use.alone():
+                    wire = all_reduce.wire_between(fabric_use.measured(), ranks)
+                    done = all_reduce_run.measure(desired.locked_unit(rack, unit, pins, records), machines, wire)
+            except all_reduce_run.BusyError as error:
+                why = str(error)
+            except (all_reduce_run.NotMeasuredError, UnreachableError) as error:
+                why, is_unknown = str(error), True
+        if why:
+            report.measured(all_reduce.not_measured(rack, unit, wire, why))
+            if is_unknown:
+                unknown.append(f"{name}: no all-reduce: {why}")
             else:
-                faults.append(f"{name}: {finding.words}")
+                report.note(f"{name}: no all-reduce: {why}")
+            continue
+        report.measured(done.record)
+        if done.finding.good:
+            report.note(f"{name}: {done.finding.words}")
+        else:
+            faults.append(f"{name}: {done.finding.words}")
+        unknown += [f"{name}: {one}" for one in done.unknown]
     report.judge(faults, unknown)
 
 

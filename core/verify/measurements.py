@@ -51,12 +51,43 @@ class Bandwidth(Record):
     reason: str = Field(description="the next step, or the reason for which nothing was measured")
 
 
-Found = Annotated[Reachability | Bandwidth, Field(discriminator="kind")]
+class AllReduceMeasurement(Record):
+    """An all-reduce over nodes in containers of one image, beside the rate of the wire between the same nodes."""
+
+    kind: Literal["all_reduce"] = "all_reduce"
+    name: str = Field(description="of what rack.yaml runs on these nodes")
+    nodes: tuple[str, ...] = Field(description="one rank on each, in rank order")
+    image: str = Field(description="as in rack.yaml")
+    image_id: str | None = Field(description="null: unknown")
+    size: int = Field(description="bytes of one all-reduce")
+    gbytes: float | None = Field(description="GB/s of bus bandwidth, as nccl-tests counts it; null: not measured")
+    least: float | None = Field(
+        description="GB/s that are enough at the speed of the slowest node's links; null: unknown"
+    )
+    best: float | None = Field(description="GB/s of the best earlier result with this image; null: none is kept")
+    best_when: str | None = Field(description="when that was, UTC; null: none is kept")
+    nccl: str | None = Field(description="version of NCCL in the image; null: unknown")
+    networks: tuple[str, ...] = Field(description="that NCCL names, `IB` or `Socket`; empty: unknown")
+    wire: tuple[float, ...] = Field(
+        description="Gbit/s of the slowest and the fastest half between these nodes by ib_write_bw; empty: not measured"
+    )
+    wire_least: float | None = Field(description="Gbit/s of the slowest half that are enough; null: not measured")
+    wire_verdict: str = Field(description="`healthy`, what is wrong and between which nodes, or `not measured`")
+    wire_good: bool | None = Field(description="null: not measured between all of them")
+    slow: Literal["nothing", "wire", "all-reduce"] | None = Field(
+        description="which is too slow; a slow wire is the cause of a slow all-reduce; null: unknown"
+    )
+    good: bool | None = Field(description="whether there is nothing to do; null: not measured")
+    reason: str = Field(description="the next step, or the reason for which nothing was measured")
+
+
+Measured = Reachability | Bandwidth | AllReduceMeasurement
+Found = Annotated[Measured, Field(discriminator="kind")]
 """One measured value."""
 
-_FOUND: TypeAdapter[Reachability | Bandwidth] = TypeAdapter(Found)
+_FOUND: TypeAdapter[Measured] = TypeAdapter(Found)
 
 
-def parse_measurement(text: str) -> Reachability | Bandwidth:
+def parse_measurement(text: str) -> Measured:
     """A value from its JSON, as a test's property holds it. Raises pydantic's ValidationError."""
     return _FOUND.validate_json(text)

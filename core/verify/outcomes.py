@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.verify.measurements import Bandwidth, Reachability
+from core.verify.measurements import Measured
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     skipped: bool = False
     unknown: bool = False
-    measured: tuple[Reachability | Bandwidth, ...] = ()
+    measured: tuple[Measured, ...] = ()
 
     @property
     def failed(self) -> bool:

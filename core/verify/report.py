@@ -11,7 +11,7 @@ from core.model import Rack, reachable
 from core.model.errors import printable_line
 from core.util.provenance import Origin
 from core.util.records import Record
-from core.verify.measurements import Bandwidth, Reachability
+from core.verify.measurements import AllReduceMeasurement, Bandwidth, Reachability
 from core.verify.outcomes import Outcome
 
 Verdict = Literal["passed", "failed", "unknown"]
@@ -81,6 +81,7 @@ class Report(Record):
         description="every pair that must reach one another; empty without role fabric"
     )
     bandwidth: tuple[Bandwidth, ...] = Field(description="empty without --bandwidth")
+    all_reduce: tuple[AllReduceMeasurement, ...] = Field((), description="empty without --bandwidth")
 
     @property
     def exit(self) -> int:
@@ -128,6 +129,7 @@ def report(
         ),
         reach=_reachable_pairs(rack, machines, found, frozenset(excluded)) if "fabric" in roles else (),
         bandwidth=tuple(value for one in found for value in one.measured if isinstance(value, Bandwidth)),
+        all_reduce=tuple(value for one in found for value in one.measured if isinstance(value, AllReduceMeasurement)),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from core.probes.protocol import UnknownError
-from core.verify.measurements import Bandwidth, Reachability
+from core.verify.measurements import Measured
 
 FAULT, UNKNOWN, NOTE, MEASURED, ENDED = "fault", "unknown", "note", "measured", "ended"
 """Names of a test's properties; a JUnit report shows them as they are. ENDED: by an exception that is not a finding."""
@@ -21,7 +21,7 @@ class CheckReporter:
         """Report a note, in one line; it is not a problem."""
         self._properties.append((NOTE, text))
 
-    def measured(self, value: Reachability | Bandwidth) -> None:
+    def measured(self, value: Measured) -> None:
         """Report a measured value, regardless of its verdict."""
         self._properties.append((MEASURED, value.model_dump_json()))
 

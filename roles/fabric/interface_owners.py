@@ -60,8 +60,8 @@ def owners(listing: str) -> Owners:
         kind, _, rest = line.partition(" ")
         if kind == "manager":
             manager = True
-        elif kind == "device" and len(words := rest.split(" ")) == 3:
-            devices[words[0]] = Device(words[1], words[2].lower())
+        elif kind == "device" and len(words := rest.split(" ")) >= 3:
+            devices[words[0]] = Device(words[1], words[2].lower(), tuple(words[3:]))
         elif kind == "networkd" and len(words := rest.split(" ")) >= 2:
             networkd[words[0]] = (words[1], tuple(words[2:]))
         elif kind == "profile" and " " in rest:
@@ -96,11 +96,12 @@ def matched(content: bytes, devices: Mapping[str, Device]) -> set[str]:
 
 
 def _match_selects_interface(match: Mapping[str, Any], name: str, device: Device) -> bool:
-    """Return whether all properties of a `match` are those of an interface, as netplan reads them."""
+    """Return whether all properties of a `match` are those of an interface, as systemd-networkd reads what netplan
+    renders of them: the name may be an alternative one."""
     drivers = match.get("driver", device.driver)
     globs = drivers if isinstance(drivers, list) else [drivers]
     return (
-        fnmatchcase(name, str(match.get("name", name)))
+        any(fnmatchcase(one, str(match.get("name", name))) for one in (name, *device.alternative_names))
         and (device.driver == UNKNOWN or any(fnmatchcase(device.driver, str(glob)) for glob in globs))
         and str(match.get("macaddress", device.mac)).lower() == device.mac
     )

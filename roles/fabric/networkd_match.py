@@ -12,10 +12,12 @@ UNKNOWN = "-"
 
 @dataclass(frozen=True)
 class Device:
-    """What may be matched besides the name: the kernel driver ("-": unknown), and the MAC address."""
+    """What may be matched besides the name: the kernel driver ("-": unknown), the MAC address, and the alternative
+    names that `ip link` shows."""
 
     driver: str
     mac: str
+    alternative_names: tuple[str, ...] = ()
 
 
 def first_file(matches: Mapping[str, Iterable[str]], name: str, device: Device) -> str | None:
@@ -40,7 +42,7 @@ def takes(lines: Iterable[str], name: str, device: Device) -> bool:
         key, _, value = (part.strip() for part in line.partition("="))
         words[key] = [*words.get(key, []), *value.split()] if value else []
     has = {
-        "Name": [name],
+        "Name": [name, *device.alternative_names],
         "Driver": [] if device.driver == UNKNOWN else [device.driver],
         "Type": ["ether"],
         "MACAddress": [device.mac],
@@ -50,7 +52,10 @@ def takes(lines: Iterable[str], name: str, device: Device) -> bool:
     return (
         bool(named)
         and not named.keys() & _OTHER_DEVICES
-        and all(not has.get(key) or _is_listed(patterns, has[key][0]) for key, patterns in named.items())
+        and all(
+            not has.get(key) or any(_is_listed(patterns, value) for value in has[key])
+            for key, patterns in named.items()
+        )
     )
 
 

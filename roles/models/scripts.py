@@ -74,7 +74,12 @@ def from_node(model: Model, route: Route, user: str) -> dict[str, Any]:
         *("-o", "ServerAliveInterval=15", "-o", "Compression=no", "-o", "Ciphers=^aes128-gcm@openssh.com"),
         route.address,
     )
-    return {"ssh": list(ssh), "folder": str(model.folder), "unit": f"{unit(model.name).name}.service"}
+    return {
+        "ssh": list(ssh),
+        "folder": str(model.folder),
+        "unit": f"{unit(model.name).name}.service",
+        "program": resources.file_text("roles.models", "files/send_files.py"),
+    }
 
 
 def from_hub(endpoint: str, source: str, revision: str, token: str | None) -> dict[str, Any]:

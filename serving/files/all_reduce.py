@@ -1,10 +1,12 @@
 """All-reduce over the ranks of a unit, in a container of its image: how fast NCCL is there, and by which network.
 
-    python3 -c TEXT '{"rank", "ranks", "head", "port", "bytes", "limit", "backend"}'
+    python3 -c TEXT '{"rank", "ranks", "head", "port", "bytes", "limit", "hold", "backend"}'
 
-Each rank prints one line of JSON as the last one: rank, ranks, bytes, seconds (the median of the repetitions), gbytes
+Each rank prints one line of JSON: rank, ranks, bytes, seconds (the median of the repetitions), gbytes
 (bus bandwidth in GB/s: 2(n-1)/n of the bytes in that time, as nccl-tests counts it), nccl (its version), networks (what
-NCCL says it uses). A rank that is not done after `limit` seconds ends with 1.
+NCCL says it uses). A rank that is not done after `limit` seconds ends with 1. With `hold`, a rank that has its result,
+or an error, prints the line "ended" after it and goes on for so many seconds: docker removes its container with what it
+printed when it ends.
 
 It needs torch of the image, and nothing of the host. `backend`: "nccl", or "gloo" on processors, where it is tried out.
 """
@@ -19,6 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +66,8 @@ def read_log(text: str) -> tuple[str | None, list[str]]:
     return versions[0] if versions else None, list(dict.fromkeys(re.findall(r"NCCL INFO Using network (\S+)", text)))
 
 
-def main() -> None:
+def print_result(wanted: dict[str, Any]) -> None:
     """Measure, and print the result."""
-    wanted = json.loads(sys.argv[1])
-    # By a thread of its own: a collective that hangs does not come back to Python.
-    faulthandler.dump_traceback_later(wanted["limit"], exit=True)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "nccl.log")
         os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,NET", NCCL_DEBUG_FILE=str(log))
@@ -84,8 +84,25 @@ def main() -> None:
         "nccl": version,
         "networks": networks,
     }
-    faulthandler.cancel_dump_traceback_later()
     print(json.dumps(result), flush=True)
+
+
+def main() -> None:
+    """Measure within the limit, and hold the result."""
+    wanted = json.loads(sys.argv[1])
+    # By a thread of its own: a collective that hangs does not come back to Python.
+    faulthandler.dump_traceback_later(wanted["limit"], exit=True)
+    failed = False
+    try:
+        print_result(wanted)
+    except Exception:
+        traceback.print_exc(file=sys.stdout)
+        failed = True
+    if wanted["hold"]:
+        faulthandler.dump_traceback_later(wanted["hold"], exit=True)
+        print("ended", flush=True)
+        time.sleep(wanted["hold"])
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -126,6 +126,9 @@ class Verbs(click.Group):
             code = super().main(args, prog_name, **{**more, "standalone_mode": False})
         except SystemExit as end:
             code = end.code
+            if isinstance(code, str):  # as Python itself ends with one
+                click.echo(code, err=True)
+                code = 1
         except click.ClickException as fault:
             fault.show()
             if not isinstance(fault, click.UsageError):  # that one names the command for help

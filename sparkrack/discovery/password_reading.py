@@ -76,7 +76,7 @@ def open_password_shells(
             try:
                 shell = _log_in(screen, name, node, port, account, passwords)
             except _NoPasswordError:
-                break
+                continue  # a later node may take the password that an earlier one accepted
             except (BootstrapError, SecretError) as fault:
                 reading.unread_reasons[name] = str(fault)
                 continue

@@ -33,23 +33,42 @@ class TrialNodes:
         self.left: dict[str, float] = {}
         self.kernel = self.unknown = ""
 
-    def ask_all(self, *, kernel: bool = False) -> None:
-        """Ask each node. `kernel`: also for the lines of its kernel's log since the first question."""
+    def begin(self) -> None:
+        """Ask each node where its kernel's log is before the trial."""
+        self._ask(dict.fromkeys(self._shells, "begin"))
+
+    def ask_memory(self) -> None:
+        """Ask each node for the memory that is left."""
+        self._ask(dict.fromkeys(self._shells, ""))
+
+    def end(self) -> None:
+        """Ask each node for the lines of its kernel's log since the trial began. A node that has not told where that is
+        is unknown."""
+        self._ask({node: self._begun.get(node, "") for node in self._shells})
+        missing = [
+            f"{node}: it is unknown where its kernel's log was before the trial"
+            for node in self._shells
+            if node not in self._begun
+        ]
+        self.unknown = "; ".join(filter(None, (self.unknown, *missing)))
+
+    def _ask(self, words: Mapping[str, str]) -> None:
         found, unknown = [], []
-        for node in self._shells:
-            words = [self._begun[node]] if kernel and node in self._begun else []
+        for node, word in words.items():
             try:
-                answer = script_output(self._shells, node, "tune-node", self._script, words).splitlines()
+                answer = script_output(self._shells, node, "tune-node", self._script, [word]).splitlines()
             except ScriptError as fault:
                 unknown.append(str(fault))
                 continue
-            if len(answer) < 2 or not all(re.fullmatch(r"[0-9]{1,15}", one) for one in answer[:2]):
+            if not answer or not re.fullmatch(r"[0-9]{1,15}", answer[0]):
                 unknown.append(f"{node}: /proc/meminfo has no MemAvailable")
                 continue
-            self._begun.setdefault(node, answer[0])
-            gib = int(answer[1]) / 1024**2
+            gib = int(answer[0]) / 1024**2
             self.left[node] = min(gib, self.left.get(node, gib))
-            found += [printable_line(f"{node}: {one}") for one in answer[2:] if one]
+            if word == "begin":
+                self._begun[node] = answer[1]
+            else:
+                found += [printable_line(f"{node}: {one}") for one in answer[1:] if one]
         self.kernel, self.unknown = "; ".join(found), "; ".join(unknown)
 
 
@@ -58,11 +77,11 @@ def watched_nodes(rack: Rack, unit: ServedUnit) -> Iterator[TrialNodes]:
     """Ask the nodes of a unit every two seconds during the block, and for their kernels' logs after it."""
     with open_shells(rack, unit.ranks(rack.nodes), ANSWER_SECONDS) as shells:
         nodes, ended = TrialNodes(shells), Event()
-        nodes.ask_all()
+        nodes.begin()
 
         def ask_until_ended() -> None:
             while not ended.wait(EVERY_SECONDS):
-                nodes.ask_all()
+                nodes.ask_memory()
 
         thread = Thread(target=ask_until_ended, daemon=True)
         thread.start()
@@ -71,4 +90,4 @@ def watched_nodes(rack: Rack, unit: ServedUnit) -> Iterator[TrialNodes]:
         finally:
             ended.set()
             thread.join()
-            nodes.ask_all(kernel=True)
+            nodes.end()

@@ -115,8 +115,8 @@ def test_it_fits_and_the_verdict_is_seen_at_once(
 def test_a_failed_check_leads_to_its_words(chromium: Browser, pages: dict[str, Path]) -> None:
     chromium.open(pages["eight"], 390, 700)
     links = "document.querySelectorAll('#checks td a')"
-    assert chromium.run(f"return {links}.length") == 3
-    for number, words in enumerate(("swap is on", "cannot be asked", "stale ConnectX-7")):
+    assert chromium.run(f"return {links}.length") == 4
+    for number, words in enumerate(("swap is on", "cannot be asked", "stale ConnectX-7", "all-reduce of 64")):
         chromium.run(f"{links}[{number}].click()")
         chromium.run("document.documentElement.getBoundingClientRect()")  # the page is laid out by then
         box = chromium.run("return document.querySelector(':target').getBoundingClientRect().toJSON()")

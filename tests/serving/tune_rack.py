@@ -112,6 +112,18 @@ sparkrack(sys.argv[7:])
 """
 
 
+JOURNALCTL = """\
+#!/bin/sh
+# A cursor is the number of a line of the kernel's log.
+log=$NODE/kernel.log
+for word do case $word in --cursor=*|--after-cursor=*) number=${word#*=} ;; esac; done
+case $* in
+*--after-cursor=*) exec tail -n "+$((number + 1))" "$log" ;;
+*) echo "__CURSOR=${number:-$(wc -l < "$log")}" ;;
+esac
+"""
+
+
 class TuneRack(RecreateRack):
     """The rack of `recreate`, whose unit has a variable that decides how fast and how right its engine is."""
 
@@ -122,14 +134,14 @@ class TuneRack(RecreateRack):
             "docker": DOCKER,
             "python3": PYTHON.format(python=sys.executable),
             "vllm": f'#!/bin/sh\nexec {sys.executable} "$NODE/../tool.py" "$@"\n',
-            "journalctl": '#!/bin/sh\nexec cat "$NODE/kernel.log"\n',
+            "journalctl": JOURNALCTL,
         }
         for name, content in programs.items():
             (rack.folder / "tools" / name).write_text(content)
             (rack.folder / "tools" / name).chmod(stat.S_IRWXU)
         (rack.folder / "tool.py").write_text(TOOL.format(repository=str(REPOSITORY)))
         for node in rack.nodes:
-            node.kernel_log.touch()
+            node.kernel_log.write_text("Linux version 7.0.0\n")
             (node.folder / "meminfo").write_text(f"MemAvailable: {100 * 1024**2} kB\n")
         nodes, args = [node.name for node in rack.nodes], {"served-model-name": "toy"}
         declared = unit(nodes=nodes, api={"listen": "management"}, args=args)

@@ -7,7 +7,9 @@ for i in @INTERFACES@; do
 [ -e "/sys/class/net/$i" ] || continue
 read -r n < "/sys/class/net/$i/ifindex" && read -r a < "/sys/class/net/$i/address" || exit 9
 d=$(sed -n 's/^E:ID_NET_DRIVER=//p' "/run/udev/data/n$n" 2>/dev/null)
-echo "device $i ${d:--} $a"
+o=$(ip link show dev "$i") || exit 9
+o=$(printf '%s\n' "$o" | awk '$1 == "altname" { printf " %s", $2 }') || exit 9
+echo "device $i ${d:--} $a$o"
 f=$(sed -n 's/^NETWORK_FILE=//p' "/run/systemd/netif/links/$n" 2>/dev/null)
 s=
 case $f in

@@ -7,7 +7,8 @@ It runs on a node as root with its python3 alone, so it imports nothing of spark
     fetch_model.py resolve        the job is standard input; prints size and sha256 of the files at `paths` of it
 
 A job of `fetch`: folder; files, as lists of path, size and sha256; reserve, in bytes; and one source:
-    node    ssh, the command line up to the address; folder and unit, of the model on that node
+    node    ssh, the command line up to the address; folder and unit, of the model on that node; program, the text of
+            send_files.py, which runs there
     hub     url, up to the path of a file; token or null
     null    what the operator's machine has written to the parts: what is still missing is listed, and nothing fetched
 
@@ -20,6 +21,7 @@ A file that is not declared is never touched.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import http.client
@@ -36,11 +38,20 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
 BLOCK = 1 << 20
+PIECE = 64 << 10
+"""Bytes of one read of a connection to the hub: a larger buffer costs more, as TLS gives 16 KiB at most."""
+SMALL = 16 << 20
+"""Bytes: smaller files come many over one connection of ssh, and are written to the disk together."""
+MAX_BATCH = 1000
+"""Files that are asked for over one connection."""
+RECORD_SECONDS = 1.0
+"""Seconds after which small files that have come are recorded: other nodes wait for that."""
 WORKERS = 4
 """Files that are fetched at a time: one ssh connection or one HTTP connection does not fill a fast link."""
 ATTEMPTS = 6
@@ -92,21 +103,23 @@ class ModelFolder:
         self.parts = self.own / "parts"
         self.top.parent.mkdir(parents=True, exist_ok=True)
         for folder in (self.top, self.own, self.parts):
-            _make_folder(folder)
+            _make(folder)
         self._lock = os.open(self.own, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FetchError(f"{top}: another transfer writes this model") from None
         self._writing = threading.Lock()
+        self._unrecorded: list[DeclaredFile] = []
+        self._recorded_at = time.monotonic()
         self._record: dict[str, tuple[str, int, int]] = {}
-        for line in self._read_record():
+        for line in self._recorded():
             head, _, changed = line.rpartition("\t")
             match head.split(" ", 2):
                 case [sha256, size, path] if size.isdigit() and changed.isdigit():
                     self._record[path] = (sha256, int(size), int(changed))
 
-    def _read_record(self) -> list[str]:
+    def _recorded(self) -> list[str]:
         try:
             return (self.own / "record").read_text(encoding="utf-8").split("\n")
         except (FileNotFoundError, UnicodeDecodeError):
@@ -117,7 +130,7 @@ class ModelFolder:
         place = self.top
         for part in file.path.split("/")[:-1]:
             place = place / part
-            _make_folder(place)
+            _make(place)
         return place / file.path.rpartition("/")[2]
 
     def part(self, path: str, sha256: str) -> Path:
@@ -147,29 +160,53 @@ class ModelFolder:
             for file in files:
                 self._record.pop(file.path, None)
             if len(self._record) < kept:
-                self._write_record()
+                self._write()
 
     def confirm(self, file: DeclaredFile) -> None:
         """Record a file whose sha256 is right."""
         found = self.place(file).lstat()
         with self._writing:
             self._record[file.path] = (file.sha256, file.size, found.st_mtime_ns)
-            self._write_record()
+            self._write()
 
     def accept(self, file: DeclaredFile, part: Path) -> None:
-        """Move a complete part with the right sha256 to its place, and record it."""
+        """Move a complete part with the right sha256 to its place, and record it: a small one with others, later."""
         part.chmod(0o644)
-        _sync_to_disk(part)
+        if file.size < SMALL:
+            part.replace(self.place(file))
+            with self._writing:
+                self._unrecorded.append(file)
+                due = time.monotonic() - self._recorded_at > RECORD_SECONDS
+            if due:
+                self.record_small()
+            return
+        _flush(part)
         part.replace(self.place(file))
-        _sync_to_disk(self.place(file).parent)
+        _flush(self.place(file).parent)
         self.confirm(file)
 
-    def _write_record(self) -> None:
+    def record_small(self) -> None:
+        """Record the small files that have come, after they are on the disk. Raises OSError when the disk fails."""
+        with self._writing:
+            files, self._unrecorded = self._unrecorded, []
+            self._recorded_at = time.monotonic()
+        if not files:
+            return
+        states = [(file, self.place(file).lstat()) for file in files]
+        done = subprocess.run(["sync", "--file-system", str(self.top)], capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(0, done.stderr.strip(), str(self.top))
+        with self._writing:
+            for file, found in states:
+                self._record[file.path] = (file.sha256, file.size, found.st_mtime_ns)
+            self._write()
+
+    def _write(self) -> None:
         new = self.own / "record.new"
         lines = [f"{sha256} {size} {path}\t{changed}\n" for path, (sha256, size, changed) in self._record.items()]
         new.write_text("".join(lines), encoding="utf-8")
         new.chmod(0o644)
-        _sync_to_disk(new)
+        _flush(new)
         new.replace(self.own / "record")
 
 
@@ -207,7 +244,7 @@ class PartFile:
         with path.open("a+b") as file:
             file.seek(0)
             while block := file.read(BLOCK):
-                self._count_block(block)
+                self._count(block)
 
     @property
     def sha256(self) -> str:
@@ -220,27 +257,38 @@ class PartFile:
         self.progress.add(-self.size)
         self.size, self._digest = 0, hashlib.sha256()
 
-    def receive(self, source: io.BufferedReader | http.client.HTTPResponse, limit: int) -> None:
+    def receive(self, source: http.client.HTTPResponse, limit: int) -> None:
         """Append a stream. Raises FetchError when it has more than `limit` bytes, and when the disk takes no more."""
         with self.path.open("ab", buffering=0) as into:
-            while block := source.read1(BLOCK):  # what is there: a slow line loses less when it is cut
+            while block := source.read1(PIECE):  # what is there: a slow line loses less when it is cut
                 limit -= len(block)
                 if limit < 0:
                     raise FetchError("more bytes came than the file has")
-                self._write_block(into, block)
+                self._write(into, block)
 
-    def _write_block(self, into: io.FileIO, block: bytes) -> None:
+    def receive_from(self, pipe: io.RawIOBase, buffer: memoryview, limit: int) -> bool:
+        """Append `limit` bytes of a pipe. Returns whether all came. Raises FetchError when the disk takes no more."""
+        with self.path.open("ab", buffering=0) as into:
+            while limit:
+                came = pipe.readinto(buffer[: min(limit, len(buffer))])
+                if not came:
+                    return False
+                limit -= came
+                self._write(into, buffer[:came])
+        return True
+
+    def _write(self, into: io.FileIO, block: bytes | memoryview) -> None:
         """Write and count a block. A full disk takes a part of it: what is counted is what is in the file."""
         rest = memoryview(block)
         while rest:
             try:
                 written = into.write(rest)
             except OSError as error:
-                raise FetchError(f"{self.name}: cannot be written: {_explain_error(error)}") from None
-            self._count_block(rest[:written], written)
+                raise FetchError(f"{self.name}: cannot be written: {_reason(error)}") from None
+            self._count(rest[:written], written)
             rest = rest[written:]
 
-    def _count_block(self, block: bytes | memoryview, received: int = 0) -> None:
+    def _count(self, block: bytes | memoryview, received: int = 0) -> None:
         self._digest.update(block)
         self.size += len(block)
         self.progress.add(len(block), received)
@@ -251,6 +299,7 @@ class NodeSource:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._ssh, self._folder, self._unit = list(map(str, job["ssh"])), str(job["folder"]), str(job["unit"])
+        self._program = str(job["program"])
         self._running: set[subprocess.Popen[bytes]] = set()
 
     def stop(self) -> None:
@@ -258,48 +307,82 @@ class NodeSource:
         for process in tuple(self._running):
             process.kill()
 
-    def copy(self, file: DeclaredFile, part: PartFile, *, recorded: bool) -> None:
-        """Append the rest of a file to its part: as it comes to the other node, else (`recorded`) only after its sha256
-        was right there. Raises FetchError.
+    def batches(self, files: list[DeclaredFile]) -> list[list[DeclaredFile]]:
+        """Return the files, small ones together: a connection costs more than their bytes."""
+        found: list[list[DeclaredFile]] = []
+        room = 0
+        for file in files:
+            if not found or file.size > room or len(found[-1]) >= MAX_BATCH:
+                found.append([])
+                room = SMALL
+            found[-1].append(file)
+            room -= file.size
+        return found
+
+    def copy(
+        self,
+        wanted: list[tuple[DeclaredFile, PartFile]],
+        arrived: Callable[[DeclaredFile, PartFile], None],
+        *,
+        recorded: bool,
+    ) -> None:
+        """Append the rest of files to their parts, over one connection: as they come to the other node, else
+        (`recorded`) only after their sha256 was right there. arrived: gets each that is complete. Raises FetchError.
         """
-        start, script = part.size, self._sender_script(file, part, recorded=recorded)
+        request = {"folder": self._folder, "unit": self._unit, "follows": not recorded}
+        rows = [[file.path, file.size, file.sha256, part.path.name, part.size] for file, part in wanted]
+        sender = shlex.join(["python3", "-I", "-S", "-B", "-c", self._program])
         with subprocess.Popen(
-            [*self._ssh, script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [*self._ssh, sender], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
         ) as process:
+            if process.stdin is None or process.stderr is None or not isinstance(process.stdout, io.RawIOBase):
+                raise FetchError("ssh has no output")
             self._running.add(process)
             try:
-                if part.progress.stopped.is_set():
+                if any(part.progress.stopped.is_set() for _, part in wanted):
                     raise FetchError("stopped")
-                if isinstance(process.stdout, io.BufferedReader):
-                    part.receive(process.stdout, file.size - start)
-                words = process.stderr.read().decode(errors="replace").split("\n") if process.stderr else []
+                send_request(process.stdin, json.dumps({**request, "files": rows}).encode())
+                lacking = receive_files(process.stdout, wanted, arrived)
+                words = process.stderr.read().decode(errors="replace").split("\n")
                 code = process.wait()
             finally:
                 process.kill()
                 self._running.discard(process)
         if code == STOPPED:
             raise FetchError("the transfer of the other node ended before it had the model")
-        if code or part.size < file.size:
+        if code or lacking:
             text = "; ".join(word for word in words if word.strip())[-300:]
-            raise FetchError(f"{file.path}: {text or f'the other node sent too little, exit {code}'}")
+            what = lacking or wanted[-1][0]
+            raise FetchError(f"{what.path}: {text or f'the other node sent too little, exit {code}'}")
 
-    def _sender_script(self, file: DeclaredFile, part: PartFile, *, recorded: bool) -> str:
-        """Return shell text for the other node that prints a file from the end of this node's part on."""
-        unit, begin = shlex.quote(self._unit), f"-c +{part.size + 1}"
-        line = shlex.quote(f"{file.sha256} {file.size} {file.path}\t")
-        has = f"grep -qF -- {line} {shlex.quote(f'{self._folder}/.sparkrack/record')} 2>/dev/null"
-        gone = f"systemctl is-active -q {unit} || {{ {has} && break; exit {STOPPED}; }}"
-        growing = shlex.quote(f"{self._folder}/.sparkrack/parts/{part.path.name}")
-        # The descriptor stays on the part when it gets its name. The process of the unit ends when it cannot go on;
-        # without one, tail would wait without an end.
-        follow = (
-            f'pid=$(systemctl show -P MainPID {unit}); if [ "${{pid:-0}}" -gt 0 ] '
-            f'&& [ "$(stat -c %s {growing} 2>/dev/null || echo 0)" -gt {part.size} ]; then '
-            f'{{ tail -f -s 0.1 --pid="$pid" {begin} | head -c {file.size - part.size}; '
-            f'[ "$(stat -c %s -)" -ge {file.size} ] || exit {STOPPED}; exit 0; }} 2>/dev/null <{growing}; fi; '
-        )
-        send = f"exec tail {begin} -- {shlex.quote(f'{self._folder}/{file.path}')}"
-        return f"until {has}; do {gone}; {'' if recorded else follow}sleep 0.2; done; {send}"
+
+def send_request(stdin: IO[bytes], request: bytes) -> None:
+    """Write a request, and close the pipe. A program that has ended says why by its exit status."""
+    try:
+        rest = memoryview(request)
+        while rest:
+            rest = rest[stdin.write(rest) :]
+        stdin.close()
+    except BrokenPipeError:
+        pass
+
+
+def receive_files(
+    pipe: io.RawIOBase,
+    wanted: list[tuple[DeclaredFile, PartFile]],
+    arrived: Callable[[DeclaredFile, PartFile], None],
+) -> DeclaredFile | None:
+    """Receive files one after the other. Returns the first that is not complete. Raises FetchError."""
+    with contextlib.suppress(OSError):  # a larger pipe than is allowed: it stays as it is
+        fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, BLOCK)
+    buffer = memoryview(bytearray(BLOCK))
+    for file, part in wanted:
+        if not part.receive_from(pipe, buffer, file.size - part.size):
+            return file
+        arrived(file, part)
+    if pipe.readinto(buffer[:1]):
+        raise FetchError("more bytes came than the files have")
+    return None
 
 
 class HubSource:
@@ -311,24 +394,40 @@ class HubSource:
     def stop(self) -> None:
         """Nothing: a connection ends by itself."""
 
-    def copy(self, file: DeclaredFile, part: PartFile, *, recorded: bool = True) -> None:  # noqa: ARG002 - of a node
+    def batches(self, files: list[DeclaredFile]) -> list[list[DeclaredFile]]:
+        """Return the files, each alone."""
+        return [[file] for file in files]
+
+    def copy(
+        self,
+        wanted: list[tuple[DeclaredFile, PartFile]],
+        arrived: Callable[[DeclaredFile, PartFile], None],
+        *,
+        recorded: bool,  # noqa: ARG002 - of a node
+    ) -> None:
+        """Append the rest of files to their parts. arrived: gets each that is complete. Raises FetchError."""
+        for file, part in wanted:
+            self.append_rest(file, part)
+            arrived(file, part)
+
+    def append_rest(self, file: DeclaredFile, part: PartFile) -> None:
         """Append the rest of a file to its part, by ranges, with some patience. Raises FetchError."""
         failed = 0
         while (start := part.size) < file.size:
             try:
-                self._fetch_range(file, part)
+                self._range(file, part)
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429) and error.code < 500:
-                    raise FetchError(_explain_http_error(error, file.path)) from None
+                    raise FetchError(_refusal(error, file.path)) from None
                 failed = 1 if part.size > start else failed + 1
                 if failed >= ATTEMPTS:
-                    raise FetchError(f"{file.path}: the hub does not give it: {_explain_error(error)}") from None
+                    raise FetchError(f"{file.path}: the hub does not give it: {_reason(error)}") from None
                 if part.progress.stopped.wait(PAUSE * 2 ** (failed - 1)):
                     raise FetchError("stopped") from None
 
-    def _fetch_range(self, file: DeclaredFile, part: PartFile) -> None:
+    def _range(self, file: DeclaredFile, part: PartFile) -> None:
         url, start = self._url + urllib.parse.quote(file.path), part.size
-        with _open_url(url, self._token, {"Range": f"bytes={start}-"} if start else {}) as answer:
+        with _opened(url, self._token, {"Range": f"bytes={start}-"} if start else {}) as answer:
             if start and answer.status == 206:
                 given = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
                 if given is None or int(given[1]) != start:
@@ -361,7 +460,7 @@ def fetch(job: dict[str, Any]) -> None:
     reporter = threading.Thread(target=progress.report, args=(ended,), daemon=True)
     reporter.start()
     try:
-        _fetch_all_files(folder, lacking, source, progress)
+        _all(folder, lacking, source, progress)
     finally:
         ended.set()
         reporter.join()
@@ -382,7 +481,7 @@ class Revision:
         """Ask the hub for its list. Raises FetchError."""
         endpoint, name, self.token = str(job["endpoint"]).rstrip("/"), str(job["name"]), job["token"]
         revision = urllib.parse.quote(str(job["revision"]), safe="")
-        found = _request_file_list(f"{endpoint}/api/models/{name}/revision/{revision}?blobs=true", self.token, name)
+        found = _listed(f"{endpoint}/api/models/{name}/revision/{revision}?blobs=true", self.token, name)
         self.commit = str(found["sha"])
         self.entries: dict[str, dict[str, Any]] = {entry["rfilename"]: entry for entry in found["siblings"]}
         for path in self.entries:
@@ -399,7 +498,7 @@ class Revision:
             raise FetchError(f"{path!r} is not in the list of the hub")
         if large := entry.get("lfs"):
             return DeclaredFile(path, int(large["size"]), str(large["sha256"]))
-        return _fetch_small_file(self.folder, self.base, self.token, path, int(entry["size"]), str(entry["blobId"]))
+        return _small(self.folder, self.base, self.token, path, int(entry["size"]), str(entry["blobId"]))
 
     def index(self, path: str) -> list[str] | None:
         """The names in an index of weights, None for another file. Raises FetchError."""
@@ -407,19 +506,15 @@ class Revision:
         if file.size > MAX_SMALL:
             return None
         part = self.folder.part(path, file.sha256)
-        if (
-            self.entries[path].get("lfs")
-            and not _has_declared_bytes(self.folder.place(file), file)
-            and not _has_declared_bytes(part, file)
-        ):
+        if self.entries[path].get("lfs") and not _holds(self.folder.place(file), file) and not _holds(part, file):
             part.unlink(missing_ok=True)
             coming = PartFile(part, path, FetchProgress(file.size))
-            HubSource({"url": self.base, "token": self.token}).copy(file, coming)
+            HubSource({"url": self.base, "token": self.token}).append_rest(file, coming)
             if coming.sha256 != file.sha256:
                 part.unlink()
                 raise FetchError(f"{path}: the hub gives other bytes than its list says")
         try:
-            names = json.loads(_read_content(self.folder, file))["weight_map"].values()
+            names = json.loads(_content(self.folder, file))["weight_map"].values()
             return sorted({str(name) for name in names})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
@@ -441,20 +536,20 @@ def resolve(job: dict[str, Any]) -> None:
         file = found.file(path)
         rows.append([file.path, file.size, file.sha256])
         if path in CONFIGURATIONS and not found.entries[path].get("lfs") and file.size <= MAX_CONFIGURATION:
-            texts[path] = _read_content(found.folder, file).decode(errors="replace")
+            texts[path] = _content(found.folder, file).decode(errors="replace")
     print(json.dumps({"revision": found.commit, "files": rows, "configurations": texts}))
 
 
-def _request_file_list(url: str, token: str | None, name: str) -> dict[str, Any]:
+def _listed(url: str, token: str | None, name: str) -> dict[str, Any]:
     for attempt in range(ATTEMPTS):
         try:
-            with _open_url(url, token, {}) as answer:
+            with _opened(url, token, {}) as answer:
                 text = answer.read(MAX_LIST + 1)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429) and error.code < 500:
-                raise FetchError(_explain_http_error(error, name)) from None
+                raise FetchError(_refusal(error, name)) from None
             if attempt == ATTEMPTS - 1:
-                raise FetchError(f"{name}: the hub does not answer: {_explain_error(error)}") from None
+                raise FetchError(f"{name}: the hub does not answer: {_reason(error)}") from None
             time.sleep(PAUSE * 2**attempt)
         else:
             break
@@ -479,9 +574,7 @@ def _request_file_list(url: str, token: str | None, name: str) -> dict[str, Any]
     return dict(found)
 
 
-def _fetch_small_file(
-    folder: ModelFolder, base: str, token: str | None, path: str, size: int, blob: str
-) -> DeclaredFile:
+def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: int, blob: str) -> DeclaredFile:
     """A file of which the hub gives the hash of git alone: it is fetched, and its sha256 taken from its bytes."""
     if size > MAX_SMALL:
         raise FetchError(f"{path}: the hub gives no sha256 for this file of {size // 10**6} MB")
@@ -489,13 +582,13 @@ def _fetch_small_file(
     for place in (folder.place(unknown), *folder.parts.glob(f"{folder.part(path, '').name}*")):
         if place.is_file() and not place.is_symlink() and place.stat().st_size == size:
             content = place.read_bytes()
-            if _git_blob_hash(content) == blob:
+            if _git(content) == blob:
                 return DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
     part = folder.part(path, "git")
     part.unlink(missing_ok=True)
-    HubSource({"url": base, "token": token}).copy(unknown, PartFile(part, path, FetchProgress(size)))
+    HubSource({"url": base, "token": token}).append_rest(unknown, PartFile(part, path, FetchProgress(size)))
     content = part.read_bytes()
-    if _git_blob_hash(content) != blob:
+    if _git(content) != blob:
         part.unlink()
         raise FetchError(f"{path}: the hub gives other bytes than its list says")
     file = DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
@@ -503,12 +596,12 @@ def _fetch_small_file(
     return file
 
 
-def _read_content(folder: ModelFolder, file: DeclaredFile) -> bytes:
+def _content(folder: ModelFolder, file: DeclaredFile) -> bytes:
     part = folder.part(file.path, file.sha256)
     return (part if part.exists() else folder.place(file)).read_bytes()
 
 
-def _has_declared_bytes(path: Path, file: DeclaredFile) -> bool:
+def _holds(path: Path, file: DeclaredFile) -> bool:
     """Whether a regular file has the bytes of a declared one."""
     try:
         state = path.lstat()
@@ -517,66 +610,86 @@ def _has_declared_bytes(path: Path, file: DeclaredFile) -> bool:
     return (
         stat.S_ISREG(state.st_mode)
         and state.st_size == file.size
-        and _hash_file(path, FetchProgress(file.size)) == file.sha256
+        and _sha256(path, FetchProgress(file.size)) == file.sha256
     )
 
 
-def _git_blob_hash(content: bytes) -> str:
+def _git(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _fetch_all_files(
+def _all(
     folder: ModelFolder, files: list[DeclaredFile], source: NodeSource | HubSource | None, progress: FetchProgress
 ) -> None:
     """Bring files side by side; the first failure stops the others. Raises FetchError."""
     failures: list[FetchError] = []
 
-    def one(file: DeclaredFile) -> None:
+    def one(batch: list[DeclaredFile]) -> None:
         try:
-            _fetch_one_file(folder, file, source, progress)
+            try:
+                _one(folder, batch, source, progress)
+            finally:
+                folder.record_small()
         except (FetchError, OSError) as error:
             if not progress.stopped.is_set():
-                failures.append(
-                    error if isinstance(error, FetchError) else FetchError(f"{file.path}: {_explain_error(error)}")
-                )
+                name = batch[0].path if len(batch) == 1 else str(folder.top)
+                failures.append(error if isinstance(error, FetchError) else FetchError(f"{name}: {_reason(error)}"))
             progress.stopped.set()
             if source is not None:
                 source.stop()
 
     with ThreadPoolExecutor(WORKERS) as pool:
-        for _ in pool.map(one, files):
+        for _ in pool.map(one, source.batches(files) if source else [[file] for file in files]):
             pass
     if failures:
         raise failures[0]
 
 
-def _fetch_one_file(
-    folder: ModelFolder, file: DeclaredFile, source: NodeSource | HubSource | None, progress: FetchProgress
+def _one(
+    folder: ModelFolder, files: list[DeclaredFile], source: NodeSource | HubSource | None, progress: FetchProgress
 ) -> None:
-    if progress.stopped.is_set():
-        return
-    found = folder.state(file)
-    if found and found.st_size == file.size:
-        if _hash_file(folder.place(file), progress) == file.sha256:
-            folder.confirm(file)
+    """Bring files over one connection; those that came with other bytes once more. Raises FetchError."""
+    wrong = [file for file in files if not progress.stopped.is_set() and not keep_file(folder, file, progress)]
+
+    def judge(file: DeclaredFile, part: PartFile) -> None:
+        if part.sha256 == file.sha256:
+            folder.accept(file, part.path)
             return
         progress.add(-file.size)
-        _require_free_space(folder, file.size)
+        part.path.unlink()
+        wrong.append(file)
+
+    for attempt in range(2):
+        wanted = []
+        lacking, wrong = wrong, []
+        for file in lacking:
+            path = folder.part(file.path, file.sha256)
+            if source is None and (not path.exists() or path.stat().st_size < file.size):
+                continue
+            part = PartFile(path, file.path, progress)
+            if part.size < file.size:
+                wanted.append((file, part))
+            else:
+                judge(file, part)
+        if source is not None and wanted:
+            source.copy(wanted, judge, recorded=attempt > 0)
+    if wrong:
+        raise FetchError(f"{wrong[0].path}: what came has another sha256 than the one that was recorded, twice")
+
+
+def keep_file(folder: ModelFolder, file: DeclaredFile, progress: FetchProgress) -> bool:
+    """Whether a file is in its place with the right bytes. A part with more bytes than it has is removed."""
+    found = folder.state(file)
+    if found and found.st_size == file.size:
+        if _sha256(folder.place(file), progress) == file.sha256:
+            folder.confirm(file)
+            return True
+        progress.add(-file.size)
+        _require(folder, file.size)
     path = folder.part(file.path, file.sha256)
     if path.exists() and path.stat().st_size > file.size:
         path.unlink()
-    for attempt in range(2):
-        if source is None and (not path.exists() or path.stat().st_size < file.size):
-            return
-        part = PartFile(path, file.path, progress)
-        if source is not None and part.size < file.size:
-            source.copy(file, part, recorded=attempt > 0)
-        if part.sha256 == file.sha256:
-            folder.accept(file, path)
-            return
-        progress.add(-file.size)
-        path.unlink()
-    raise FetchError(f"{file.path}: what came has another sha256 than the one that was recorded, twice")
+    return False
 
 
 def _check_room(folder: ModelFolder, files: list[DeclaredFile]) -> None:
@@ -586,10 +699,10 @@ def _check_room(folder: ModelFolder, files: list[DeclaredFile]) -> None:
         part, found = folder.part(file.path, file.sha256), folder.state(file)
         if found is None or found.st_size != file.size:
             needed += file.size - min(part.stat().st_size if part.exists() else 0, file.size)
-    _require_free_space(folder, needed)
+    _require(folder, needed)
 
 
-def _require_free_space(folder: ModelFolder, needed: int) -> None:
+def _require(folder: ModelFolder, needed: int) -> None:
     disk = os.statvfs(folder.top)
     free = disk.f_bavail * disk.f_frsize
     if needed and free < needed + folder.reserve:
@@ -603,7 +716,7 @@ def _remove_parts(folder: ModelFolder) -> None:
         part.unlink()
 
 
-def _hash_file(path: Path, progress: FetchProgress) -> str:
+def _sha256(path: Path, progress: FetchProgress) -> str:
     made = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(BLOCK):
@@ -636,7 +749,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return made
 
 
-def _open_url(url: str, token: str | None, headers: dict[str, str]) -> http.client.HTTPResponse:
+def _opened(url: str, token: str | None, headers: dict[str, str]) -> http.client.HTTPResponse:
     if urllib.parse.urlsplit(url).scheme not in ("https", "http"):
         raise FetchError("the address of the hub is neither https nor http")
     request = urllib.request.Request(url, headers={"User-Agent": "sparkrack", **headers})  # noqa: S310
@@ -646,7 +759,7 @@ def _open_url(url: str, token: str | None, headers: dict[str, str]) -> http.clie
     return answer
 
 
-def _explain_http_error(error: urllib.error.HTTPError, what: str) -> str:
+def _refusal(error: urllib.error.HTTPError, what: str) -> str:
     known = {
         401: "it needs a token, or the token is not valid",
         403: "the token has no access to it",
@@ -655,12 +768,12 @@ def _explain_http_error(error: urllib.error.HTTPError, what: str) -> str:
     return f"{what}: the hub answers {error.code}: {known.get(error.code, error.reason)}"
 
 
-def _explain_error(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     return " ".join(f"{getattr(inner, 'strerror', None) or inner or type(inner).__name__}".split())
 
 
-def _make_folder(folder: Path) -> None:
+def _make(folder: Path) -> None:
     """Make a folder. Raises FetchError where it is a link or something else."""
     try:
         folder.mkdir(mode=0o755)
@@ -669,7 +782,7 @@ def _make_folder(folder: Path) -> None:
             raise FetchError(f"{folder} is not a folder; move it away") from None
 
 
-def _sync_to_disk(path: Path) -> None:
+def _flush(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -699,7 +812,7 @@ def main(words: list[str]) -> int:
         print(error, file=sys.stderr, flush=True)
     except OSError as error:
         code = 1
-        print(f"{error.filename or 'the disk'}: {_explain_error(error)}", file=sys.stderr, flush=True)
+        print(f"{error.filename or 'the disk'}: {_reason(error)}", file=sys.stderr, flush=True)
     if words[:1] == ["fetch"]:
         print(f"sparkrack: ended {code}", flush=True)
     return code

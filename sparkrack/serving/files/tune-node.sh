@@ -1,10 +1,22 @@
 # shellcheck shell=sh
 # The text of `sh -c`.
-# [SINCE]: prints the time of this node in seconds since 1970, the KiB of memory that are available, and since SINCE the
-# lines of the kernel's log that the memory guard, the kernel's own and the driver of the GPU write about a fault.
+# [begin|CURSOR]: prints the KiB of memory that are available. `begin`: also the cursor of the newest line of the kernel's
+# log. CURSOR: also the lines after it that the memory guard, the kernel's own and the driver of the GPU write about a
+# fault. By the order of the journal and not by time, since the clock of a node may be set back meanwhile.
 set -eu
-date +%s
+journal() { journalctl --dmesg --quiet --no-pager "$@"; }
+first_cursor() { journal --output=export "$@" | sed -n '1{s/^__CURSOR=//p;q;}'; }
 sed -n 's/^MemAvailable: *\([0-9]*\) kB$/\1/p' /proc/meminfo
-[ -n "${1-}" ] || exit 0
-lines=$(journalctl --dmesg --quiet --no-pager --output=cat --since "@$1")
+case ${1-} in
+'') exit 0 ;;
+begin)
+    cursor=$(first_cursor --lines=1)
+    [ -n "$cursor" ] || { echo "the kernel's log has no line, or cannot be read" >&2; exit 1; }
+    printf '%s\n' "$cursor"
+    exit 0
+    ;;
+esac
+lines=$(journal --output=cat --after-cursor="$1")
+# Asked after the lines: journalctl takes the nearest line for one that is gone, and the first one of another boot.
+[ "$(first_cursor --cursor="$1")" = "$1" ] || { echo "the kernel's log has lost the line at which the trial began" >&2; exit 1; }
 printf '%s\n' "$lines" | grep -aE 'NVRM: Xid|NV_ERR_NO_MEMORY|sparkrack-memory-guard: |[Oo]ut of memory: Killed' || [ $? -eq 1 ]

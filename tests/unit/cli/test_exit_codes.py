@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -127,3 +129,19 @@ def test_it_ends_inside(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     judge(scene, Ended(done.exit_code, done.stdout, done.stderr))
     assert answers.sent == []
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "shown"), [("the disk is gone", 1, "the disk is gone\n"), (None, 0, ""), (2, 2, ""), (0, 0, "")]
+)
+def test_an_end_with_a_text_is_an_error_with_this_text(
+    monkeypatch: pytest.MonkeyPatch, end: str | int | None, code: int, shown: str
+) -> None:
+    """As Python itself ends with `sys.exit(TEXT)`, which any library below a verb may call."""
+
+    def leave(*_: object) -> None:
+        sys.exit(end)
+
+    monkeypatch.setattr(click.Group, "invoke", leave)
+    done = CliRunner().invoke(sparkrack, ["check"])
+    assert (done.exit_code, done.stderr) == (code, shown)

@@ -248,8 +248,9 @@ def hub_source(hub: LoopbackHub, token: str | None = None) -> dict[str, Any]:
     return {"url": f"{hub.url}/{NAME}/resolve/{COMMIT}/", "token": token}
 
 
-def node_source(other: LocalStore) -> dict[str, Any]:
-    return {"ssh": ["ssh", "192.168.100.1"], "folder": str(other.folder), "unit": "sparkrack-model-x.service"}
+def node_source(other: LocalStore, ssh: tuple[str, ...] = ("ssh", "192.168.100.1")) -> dict[str, Any]:
+    program = resources.file_text("roles.models", "files/send_files.py")
+    return {"ssh": ssh, "folder": str(other.folder), "unit": "sparkrack-model-x.service", "program": program}
 
 
 def program_text() -> str:

@@ -57,7 +57,7 @@ for word in "$@"; do address=$script; script=$word; done
 root=$(sed -n "s#^$address ##p" @WORLD@/addresses)
 [ -n "$root" ] && [ ! -e "$root/unreachable" ] || { echo "ssh: $address: No route to host" >&2; exit 255; }
 echo "$address" >> @ROOT@/copies
-PATH=$root/bin:/usr/bin:/bin exec sh -c "$(printf '%s' "$script" | sed "s#@ROOT@/#$root/#g")"
+sed "s#@ROOT@/#$root/#g" | PATH=$root/bin:/usr/bin:/bin exec sh -c "$(printf '%s' "$script" | sed "s#@ROOT@/#$root/#g")"
 """
 RUNUSER = '#!/bin/sh\n[ "$1 $3" = "-u --" ] || exit 9\nshift 3\nexec "$@"\n'
 

@@ -19,6 +19,12 @@ DEVICES = {
     "enP2p1s0f1np1": Device("mlx5_core", "4c:bb:47:00:00:02"),
 }
 EACH = "which this rack manages; "
+LINK = """\
+7: enp1s0f1np1: <BROADCAST,MULTICAST,UP,LOWER_UP> mtu 9000 qdisc mq state UP mode DEFAULT group default qlen 1000
+    link/ether 4c:bb:47:00:00:01 brd ff:ff:ff:ff:ff:ff
+    altname enp0001s0f1np1
+    altname cx7"""
+"""As iproute2 prints it."""
 REMOVE = "nmcli connection show lists it, nmcli connection delete removes it"
 
 
@@ -33,6 +39,7 @@ def node(root: Path, in_force: str = "enp1s0f1np1") -> Path:
         f"ADMIN_STATE=configured\nNETWORK_FILE={UNITS}/10-netplan-{in_force}.network\n",
     )
     stand_in(root, "systemctl", "exit 3")
+    stand_in(root, "ip", f"cat <<'END'\n{LINK}\nEND")
     return root
 
 
@@ -52,7 +59,7 @@ def reported(root: Path, named: tuple[str, ...] = (), ours: bool = True) -> list
 
 def test_a_node_with_our_entry_in_force_has_nothing_in_the_way(tmp_path: Path) -> None:
     found = owners(run(PROBE, node(tmp_path)).stdout)
-    assert found.devices == {"enp1s0f1np1": DEVICES["enp1s0f1np1"]}
+    assert found.devices == {"enp1s0f1np1": Device("mlx5_core", "4c:bb:47:00:00:01", ("enp0001s0f1np1", "cx7"))}
     assert reported(tmp_path) == []
 
 
@@ -135,12 +142,15 @@ MATCHING = [
     "MACAddress = 4c:bb:47:00:00:01\nName=*",
     "Path=pci-*",
     "Name=eth0\nName=en*",
+    "Name=cx7",
+    "Name=enp0001*",
+    "Name=!enp1s0f1np1",  # its alternative names are not excluded
 ]
 """Lines of a section [Match] of systemd-networkd that take the interface, or cannot be judged here."""
 NOT_MATCHING = [
     "",
     "Name=enP2*",
-    "Name=!enp1s0f1np1",
+    "Name=!enp1s0f1np1 enp0001* cx*",
     "Name=en*\nDriver=r8127",
     "Driver=!mlx5_core",
     "Type=wlan",
@@ -239,6 +249,16 @@ def test_another_line_is_unknown(line: str) -> None:
 def test_an_entry_matches_as_netplan_reads_it(match: str, names: list[str]) -> None:
     content = f"network:\n  ethernets:\n    cx7:\n      match: {match}\n      dhcp4: true\n".encode()
     assert matched(content, DEVICES) == set(names)
+
+
+def test_an_entry_matches_an_alternative_name() -> None:
+    content = b"network: {ethernets: {a: {match: {name: cx*}}}}"
+    assert matched(content, {"enp1s0f1np1": Device("mlx5_core", "4c:bb:47:00:00:01", ("cx7",))}) == {"enp1s0f1np1"}
+
+
+def test_an_interface_of_which_ip_knows_nothing_is_not_judged(tmp_path: Path) -> None:
+    stand_in(node(tmp_path), "ip", "exit 1")
+    assert run(PROBE, tmp_path).returncode == 9
 
 
 @pytest.mark.parametrize("content", [b"", b"network: [", b"network: {ethernets: [1]}", b"\xff", b"a: 1"])

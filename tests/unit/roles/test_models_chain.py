@@ -20,15 +20,15 @@ import pytest
 from benchmarks.unpacked_sshd import start_sshd, write_configuration
 from tests.own_mounts import refused
 from tests.unit.ops.shells import calls, stand_in
-from tests.unit.roles.models_hub import LocalStore, LoopbackHub, hub_source, model, serving, sha256
+from tests.unit.roles.models_hub import LocalStore, LoopbackHub, hub_source, model, node_source, serving, sha256
 
 FILES = model()
 BIG = "model-00002-of-00004.safetensors"
 SIZE = sum(map(len, FILES.values()))
 HALF = 100_000
 """Bytes of each answer of the hub before it pauses."""
-PASSED_ON = HALF - 8 * 4096
-"""Bytes of them that the last node of a chain has at least: head keeps up to 4096 bytes back on each node."""
+PASSED_ON = HALF
+"""Bytes of them that the last node of a chain has: no node keeps any back."""
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def answer_for(node: LocalStore, fetch: RunningFetch) -> None:
 
 
 def source(fetch: RunningFetch, ssh: list[str]) -> dict[str, Any]:
-    return {"ssh": ssh, "folder": str(fetch.store.folder), "unit": "sparkrack-model-x.service"}
+    return node_source(fetch.store, tuple(ssh))
 
 
 def received(log: list[str]) -> int:
@@ -83,19 +83,20 @@ def part_of(store: LocalStore, path: str = BIG) -> Path:
     return store.folder / f".sparkrack/parts/{sha256(path.encode())[:12]}-{sha256(FILES[path])}"
 
 
-def begin(store: LocalStore, files: dict[str, bytes], taken_from: Any) -> RunningFetch:
-    return RunningFetch(store, store.start(store.job(files, taken_from), BLOCK=10_000))
+def begin(store: LocalStore, files: dict[str, bytes], taken_from: Any, small: int = 1000) -> RunningFetch:
+    """Start the program. `small`: bytes of a file that comes with others over one connection, one after the other."""
+    return RunningFetch(store, store.start(store.job(files, taken_from), BLOCK=10_000, PIECE=10_000, SMALL=small))
 
 
 def chain(
-    tmp_path: Path, hub: LoopbackHub, receivers: int, ssh: Callable[[LocalStore], list[str]]
+    tmp_path: Path, hub: LoopbackHub, receivers: int, ssh: Callable[[LocalStore], list[str]], small: int = 1000
 ) -> list[RunningFetch]:
     """Start a node that fetches from the hub, and receivers of which each takes from the one before it."""
     fetches = [begin(LocalStore(tmp_path / "n0"), FILES, hub_source(hub))]
     for number in range(1, receivers + 1):
         store = LocalStore(tmp_path / f"n{number}")
         answer_for(store, fetches[-1])
-        fetches.append(begin(store, FILES, source(fetches[-1], ssh(store))))
+        fetches.append(begin(store, FILES, source(fetches[-1], ssh(store)), small))
     return fetches
 
 
@@ -215,11 +216,15 @@ def through_sshd(store: LocalStore, keys: Path, port: int) -> list[str]:
     return ["ssh", "127.0.0.1"]
 
 
-def test_eight_nodes_over_ssh(tmp_path: Path, hub: LoopbackHub, sshd: Callable[[LocalStore], list[str]]) -> None:
+@pytest.mark.parametrize(("small", "files_at_a_time"), [(1000, 4), (1 << 20, 1)])
+def test_eight_nodes_over_ssh(
+    tmp_path: Path, hub: LoopbackHub, sshd: Callable[[LocalStore], list[str]], small: int, files_at_a_time: int
+) -> None:
+    """Each file over a connection of its own, and all over one."""
     assert hub.pause is not None
-    fetches = chain(tmp_path, hub, 7, sshd)
+    fetches = chain(tmp_path, hub, 7, sshd, small)
     with ended(fetches):
-        until(lambda: all(sum(fetch.store.parts()) >= 4 * PASSED_ON for fetch in fetches))
+        until(lambda: all(sum(fetch.store.parts()) >= files_at_a_time * PASSED_ON for fetch in fetches))
         hub.pause.set()
         logs = [fetch.log() for fetch in fetches]
     assert [log[-1] for log in logs] == ["sparkrack: ended 0"] * 8, logs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import threading
@@ -95,7 +96,28 @@ def test_from_another_node(other: LocalStore, store: LocalStore) -> None:
     assert log[-1] == "sparkrack: ended 0", log
     assert store.contents() == FILES == other.contents()
     assert (received(log), store.recorded()) == (SIZE, set(FILES))
-    assert calls(store.root)[0].startswith("ssh 192.168.100.1 until grep -qF")
+    assert calls(store.root)[0].startswith("ssh 192.168.100.1 python3 -I -S -B -c ")
+
+
+def test_many_small_files_come_over_one_connection(other: LocalStore, store: LocalStore) -> None:
+    """One of them has other bytes there than its record says: it is asked for once more, alone, and not accepted."""
+    files = {f"part {number}/vocab.json": b"%d" % number * 100 for number in range(300)} | {"empty": b""}
+    put(other, files)
+    assert other.fetch(other.job(files, None))[-1] == "sparkrack: ended 0"
+    log = store.fetch(store.job(files, node_source(other)), WORKERS=1)
+    assert (log[-1], received(log)) == ("sparkrack: ended 0", sum(map(len, files.values())))
+    assert (store.contents(), store.recorded()) == (files, set(files))
+    assert [call[:4] for call in calls(store.root)].count("ssh ") == 1
+    wrong = other.folder / "part 7/vocab.json"
+    wrong.write_bytes(b"8" * wrong.stat().st_size)
+    shutil.rmtree(store.folder)
+    log = store.fetch(store.job(files, node_source(other)), WORKERS=1)
+    assert log[-2:] == [
+        "part 7/vocab.json: what came has another sha256 than the one that was recorded, twice",
+        "sparkrack: ended 1",
+    ], log
+    assert store.recorded() == files.keys() - {"part 7/vocab.json"} == store.contents().keys()
+    assert [call[:4] for call in calls(store.root)].count("ssh ") == 3
 
 
 @pytest.mark.parametrize("start", [0, 1, 123_456])
@@ -365,9 +387,9 @@ def test_a_source_that_ended_without_the_model(store: LocalStore, tmp_path: Path
 
 def test_a_failure_ends_copies_that_wait(store: LocalStore, other: LocalStore) -> None:
     """Of two files one fails at once, and the other would be waited for."""
-    script = 'for last in "$@"; do :; done; case $last in *config.json*) echo "No route to host" >&2; exit 255; esac; '
+    script = 'case $(cat) in *config.json*) echo "No route to host" >&2; exit 255; esac; '
     stand_in(store.root, "ssh", f"{script}exec sleep 300")
-    log = store.fetch(store.job(FILES, node_source(other)))
+    log = store.fetch(store.job(FILES, node_source(other)), SMALL=1)
     assert (log[-1], "config.json: No route to host" in log) == ("sparkrack: ended 1", True)
 
 

@@ -107,6 +107,24 @@ def test_a_node_is_as_it_was_before_the_first_run(applied: tuple[RemovalNode, di
     assert node.tree() == before
 
 
+def test_a_container_of_an_all_reduce_that_docker_has_kept_goes_with_the_units(
+    applied: tuple[RemovalNode, dict[str, str]],
+) -> None:
+    """Also one that is the last of its unit; others stay."""
+    node, _ = applied
+    (node.root / "containers").write_text("sparkrack-one-collective\nsparkrack-collective\nmine-one-collective\n")
+    stand_in(
+        node.root,
+        "docker",
+        f'case $1 in rm) shift 2; for n; do sed -i "/^$n\\$/d" {node.root}/containers; done ;; ps) p=${{4#name=^/?}}; '
+        f'grep -E "^$p" {node.root}/containers | while read -r n; do case $5 in --quiet) echo "$n" ;; '
+        '*) echo "${6%%\\{*}$n${6##*\\}}" ;; esac; done ;; esac',
+    )
+    done = node.take_off(TRACES["serving"])
+    assert "container sparkrack-one-collective of a measurement goes, too" in [one.detail for one in done.warnings]
+    assert (node.root / "containers").read_text() == "sparkrack-collective\nmine-one-collective\n"
+
+
 def test_a_second_removal_changes_nothing(applied: tuple[RemovalNode, dict[str, str]]) -> None:
     node, _ = applied
     assert take_all_off(node)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from core.probes.protocol import UnknownError
+from core.ssh.root_shell import UnreachableError
+from core.util import resources
 from core.verify.fabric_use import FabricUse
-from core.verify.measurements import Bandwidth
+from core.verify.measurements import AllReduceMeasurement, Bandwidth, parse_measurement
 from core.verify.reporter import CheckReporter
 from serving import all_reduce, verify
 from serving.options import served_units
@@ -23,9 +27,10 @@ from tests.unit.roles.test_serving_proof import UnitMachine
 KEPT = "var/lib/sparkrack/serve/collective"
 DOCKER = """
 case $1 in
-ps) cat @/containers 2>/dev/null; exit 0 ;;
+ps) case $* in *--all*) cat @/left 2>/dev/null ;; *) cat @/containers 2>/dev/null ;; esac; exit 0 ;;
 run) echo "$*" >> @/ran; cat @/printed; [ ! -s @/printed-errors ] || { cat @/printed-errors >&2; exit 1; } ;;
-logs) cat @/printed; cat @/printed-errors >&2 ;;
+logs) [ ! -e @/gone ] || { echo "Error response from daemon: No such container" >&2; exit 1; }
+    cat @/printed @/printed-errors; echo ended ;;
 rm) echo "$*" >> @/removed ;;
 esac
 """
@@ -57,7 +62,9 @@ class Ended:
     def __init__(self, world: ServingWorld, folder: Path | None = None, **given: Any) -> None:
         self.properties: list[tuple[str, object]] = []
         names = list(world.rack.nodes)
-        machines = {name: StateMachine(node) for name, node in world.nodes.items()}
+        machines: dict[str, StateMachine] = {name: StateMachine(node) for name, node in world.nodes.items()}
+        for name in given.pop("silent", ()):
+            machines[name] = SilentMachine(world.nodes[name])
         arguments: dict[str, Any] = {"bandwidth": True, "excluded": frozenset(), **given}
         self.failure: Exception | None = None
         try:
@@ -73,6 +80,13 @@ class Ended:
         except (AssertionError, UnknownError) as error:
             self.failure = error
 
+    def record(self) -> AllReduceMeasurement:
+        """What the report gets."""
+        (text,) = self.lines("measured")
+        value = parse_measurement(text)
+        assert isinstance(value, AllReduceMeasurement)
+        return value
+
     def lines(self, kind: str) -> list[str]:
         return [str(text) for name, text in self.properties if name == kind]
 
@@ -82,6 +96,15 @@ class StateMachine(UnitMachine):
 
     def run(self, command: str) -> Any:
         return super().run(command.replace("/var/lib/sparkrack", f"{self.node.root}/var/lib/sparkrack"))
+
+
+class SilentMachine(StateMachine):
+    """A node that does not answer any more when its rank is to be begun."""
+
+    def run(self, command: str) -> Any:
+        if "docker run" in command or "docker rm" in command:
+            raise UnreachableError(self.node.root.name, "no answer within 300 s")
+        return super().run(command)
 
 
 def wire(good: bool = True, gbps: float = 98.0) -> Bandwidth:
@@ -113,6 +136,90 @@ def test_a_fast_all_reduce_is_a_note_beside_the_wire_and_is_kept(world: ServingW
     assert kept.name == f"one.{found['image'].removeprefix('sha256:')[:12]}.json"
 
 
+def test_the_report_has_both_figures_what_is_enough_and_what_is_kept(world: ServingWorld, tmp_path: Path) -> None:
+    FabricUse(tmp_path).record(wire())
+    first, second = Ended(world, tmp_path).record(), Ended(world, tmp_path).record()
+    assert (first.name, first.nodes, first.size) == ("one", ("n0", "n1"), 64 << 20)
+    assert (first.gbytes, first.least, first.wire, first.wire_verdict) == (10.9, 8.75, (98.0, 98.0), "healthy")
+    assert first.wire_least == 80.0
+    assert (first.slow, first.good, first.reason) == ("nothing", True, "")
+    assert (first.nccl, first.networks) == ("2.28.9+cuda13.0", ("IB",))
+    assert first.image == served_units(world.rack)["one"].image
+    (kept,) = (world.nodes["n0"].root / KEPT).iterdir()
+    assert first.image_id == json.loads(kept.read_text())["image"]
+    assert (first.best, first.best_when) == (None, None)
+    assert (second.best, second.best_when) == (10.9, json.loads(kept.read_text())["measured"])
+
+
+@pytest.mark.parametrize(
+    ("good", "slow", "verdict"),
+    [(True, "all-reduce", "healthy"), (False, "wire", "n0 to n1: stale ConnectX-7"), (None, None, "not measured")],
+)
+def test_the_report_says_which_is_slow(
+    world: ServingWorld, tmp_path: Path, good: bool | None, slow: str | None, verdict: str
+) -> None:
+    if good is not None:
+        FabricUse(tmp_path).record(wire(good))
+    for node in world.nodes.values():
+        prepare(node, 3.04)
+    found = Ended(world, tmp_path).record()
+    assert (found.gbytes, found.good, found.slow, found.wire_verdict) == (3.04, False, slow, verdict)
+    assert found.reason
+
+
+def test_a_wire_that_was_measured_in_part_is_not_healthy(world: ServingWorld, tmp_path: Path) -> None:
+    FabricUse(tmp_path).record(wire())
+    missing = {"sender": "n1", "receiver": "n0", "gbps": (), "least": None, "verdict": "not measured", "good": None}
+    FabricUse(tmp_path).record(wire().model_copy(update=missing))
+    found = Ended(world, tmp_path).record()
+    assert (found.wire, found.wire_verdict) == ((98.0, 98.0), "n1 to n0: not measured")
+    assert (found.wire_good, found.slow, found.good) == (None, None, True)
+
+
+def test_the_report_says_why_nothing_was_measured(world: ServingWorld) -> None:
+    idle = Ended(world, silent=["n0"])
+    (world.nodes["n1"].root / "containers").write_text("unit sparkrack-one\n")
+    for ended, why in (
+        (Ended(world), "unit one runs on n1"),
+        (Ended(world, excluded=frozenset({"n1"})), "n1 is excluded"),
+        (idle, "n0: cannot be asked"),
+    ):
+        found = ended.record()
+        assert found.reason.startswith(why)
+        assert (found.gbytes, found.good, found.slow, found.nccl) == (None, None, None, None)
+
+
+def test_a_record_that_cannot_be_read_is_not_compared_with(world: ServingWorld) -> None:
+    Ended(world)
+    (kept,) = (world.nodes["n0"].root / KEPT).iterdir()
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | {"gbytes": "fast"}))
+    found = Ended(world)
+    assert found.failure is None, found.failure
+    assert found.record().best is None
+    assert json.loads(kept.read_text())["gbytes"] == 10.9
+
+
+def test_a_result_that_cannot_be_kept_is_reported_and_unknown(world: ServingWorld) -> None:
+    place = world.nodes["n0"].root / KEPT
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("a file\n")
+    ended = Ended(world)
+    assert ended.record().gbytes == 10.9
+    assert "cannot be written" in str(ended.failure)
+
+
+def test_what_a_container_prints_may_be_anything(world: ServingWorld) -> None:
+    for nccl, networks in ((228, 7), ("2.28\u202e\x1b[1m", ["IB\n" * 40]), (None, None)):
+        for node in world.nodes.values():
+            result = {"gbytes": 10.9, "nccl": nccl, "networks": networks}
+            (node.root / "printed").write_text(f"{json.dumps(result)}\n")
+        ended = Ended(world)
+        assert ended.failure is None, ended.failure
+        found = ended.record()
+        assert "\u202e" not in (found.nccl or "")
+        assert all(len(one) <= 40 and "\n" not in one for one in found.networks)
+
+
 def test_each_rank_runs_in_a_container_as_the_unit_s_without_its_key_and_none_is_left(world: ServingWorld) -> None:
     Ended(world)
     runs = {name: (node.root / "ran").read_text() for name, node in world.nodes.items()}
@@ -126,6 +233,7 @@ def test_each_rank_runs_in_a_container_as_the_unit_s_without_its_key_and_none_is
         assert KEY not in run
         assert f'"rank": {rank}, "ranks": 2' in run
         assert ("--detach" in run) == (rank > 0)
+        assert "--rm" in run, "docker removes it when it ends"
         removed = (world.nodes[name].root / "removed").read_text().splitlines()
         assert removed == ["rm --force sparkrack-one-collective"] * 2, "before and after"
 
@@ -190,6 +298,56 @@ def test_a_rank_without_a_result_is_unknown_with_its_last_words(world: ServingWo
     assert (world.nodes["n0"].root / "removed").read_text(), "no container is left"
 
 
+@pytest.mark.parametrize("silent", ["n0", "n1"])
+def test_a_silent_node_keeps_no_container_of_another_one(world: ServingWorld, silent: str) -> None:
+    ended = Ended(world, silent=[silent])
+    other = "n0" if silent == "n1" else "n1"
+    removed = (world.nodes[other].root / "removed").read_text().splitlines()
+    assert removed == ["rm --force sparkrack-one-collective"] * (2 if other == "n1" else 1), "n1 has begun its rank"
+    assert isinstance(ended.failure, UnknownError)
+    assert str(ended.failure) == (
+        f"n0: unit one: no all-reduce: {silent}: cannot be asked: no answer within 300 s; sparkrack-one-collective of "
+        f"{silent} may be left until it ends by itself: no answer within 300 s"
+    )
+
+
+def test_a_container_that_docker_does_not_remove_is_unknown_beside_the_result(world: ServingWorld) -> None:
+    (world.nodes["n1"].root / "left").write_text("0123456789ab\n")
+    ended = Ended(world)
+    assert "all-reduce of 64 MiB 10.9 GB/s" in ended.lines("note")[0]
+    assert str(ended.failure) == (
+        "n0: unit one: sparkrack-one-collective of n1 may be left until it ends by itself: docker does not remove it"
+    )
+
+
+def test_the_cause_is_named_beside_the_ranks_that_waited_for_it(world: ServingWorld) -> None:
+    """Also of a container that docker has removed, since its rank has ended by a signal."""
+    prepare(world.nodes["n0"], errors="Timeout (0:02:30)!\n")
+    (world.nodes["n1"].root / "gone").touch()
+    assert str(Ended(world).failure) == (
+        "n0: unit one: no all-reduce: the rank on n0 has no result: Timeout (0:02:30)!; "
+        "the rank on n1 has no result: Error response from daemon: No such container"
+    )
+
+
+def test_a_rank_holds_its_error_until_it_is_read_and_ends_by_itself(tmp_path: Path) -> None:
+    """The program as it runs in the image, in one without torch."""
+    (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
+    text = resources.file_text("serving", "files/all_reduce.py")
+    wanted = {"rank": 1, "ranks": 2, "limit": 30, "hold": 1, "bytes": 4, "backend": "nccl"}
+    done = subprocess.run(
+        [sys.executable, "-c", text, json.dumps(wanted)],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-2:] == ["ImportError: no torch here", "ended"]
+    assert done.returncode == 1
+    with pytest.raises(ValueError, match=r"^ImportError: no torch here$"):
+        all_reduce.parse_result(done.stdout)
+
+
 def test_without_the_option_and_with_an_excluded_node_nothing_runs(world: ServingWorld) -> None:
     with pytest.raises(pytest.skip.Exception, match="is measured with --bandwidth"):
         Ended(world, bandwidth=False)
@@ -203,6 +361,6 @@ def test_the_floor_is_a_share_of_the_slowest_rank_s_links(world: ServingWorld) -
 
 
 def test_what_is_no_result_is_refused() -> None:
-    for text in ("", "{}", '{"gbytes": "19"}', '{"gbytes": 0.0}', "[1]"):
+    for text in ("", "{}", '{"gbytes": "19"}', '{"gbytes": 0.0}', '{"gbytes": Infinity}', "[1]"):
         with pytest.raises(ValueError, match=r"printed nothing|gbytes|\{\}|\[1\]"):
             all_reduce.parse_result(text)

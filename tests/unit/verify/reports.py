@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from core.model import Rack, reachable
 from core.util.provenance import Origin
 from core.verify.checked_roles import CHECKED_ROLES
-from core.verify.measurements import Bandwidth, Reachability
+from core.verify.measurements import AllReduceMeasurement, Bandwidth, Reachability
 from core.verify.outcomes import Outcome
 from core.verify.report import Report, report
 from tests.unit.model.racks import SWITCH, loaded
@@ -69,6 +69,39 @@ def carries(
     )
 
 
+def reduced(name: str, *nodes: str, **other: object) -> AllReduceMeasurement:
+    """An all-reduce that is fast over a healthy wire, or what differs from one."""
+    values: dict[str, object] = {
+        "name": name,
+        "nodes": nodes,
+        "image": "nvcr.io/nvidia/vllm:26.04-py3",
+        "image_id": f"sha256:{'4e1b' * 16}",
+        "size": 64 << 20,
+        "gbytes": 19.24,
+        "least": 17.5,
+        "best": 19.61,
+        "best_when": "2026-11-20T09:12:44Z",
+        "nccl": "2.28.9+cuda13.0",
+        "networks": ("IB",),
+        "wire": (97.1, 97.4),
+        "wire_least": 80.0,
+        "wire_verdict": "healthy",
+        "wire_good": True,
+        "slow": "nothing",
+        "good": True,
+        "reason": "",
+    }
+    return AllReduceMeasurement.model_validate(values | other)
+
+
+def unmeasured(name: str, *nodes: str, reason: str) -> AllReduceMeasurement:
+    """An all-reduce without a result: nothing of it is known."""
+    empty = dict.fromkeys(
+        ("image_id", "gbytes", "least", "best", "best_when", "nccl", "wire_least", "wire_good", "slow", "good")
+    )
+    return reduced(name, *nodes, **empty, networks=(), wire=(), wire_verdict="not measured", reason=reason)
+
+
 def fine(rack: Rack = RACK) -> list[Outcome]:
     """Everything passes."""
     made = [passed(name, part) for part in CHECKED_ROLES if part not in ("fabric", "switch") for name in rack.nodes]
@@ -94,6 +127,31 @@ def example(rack: Rack) -> Report:
         failed(second, "rdma", f"{second}/enP2p1s0f1np1 -> {third}: 13.2 Gb/s, {stale}", check="test_bandwidth"),
         passed(second, "rdma", measured=(carries(second, third, 13.2, verdict="stale ConnectX-7", halves=(1,)),)),
         failed(third, "docker", f"{third}: cannot be asked: no answer within 300 s", unknown=True, check="test_info"),
+        passed(first, "serving", measured=(reduced("qwen", first, second),)),
+        failed(second, "serving", f"{second}: unit llama: all-reduce of 64 MiB 3.0 GB/s", check="test_an_all_reduce"),
+        passed(
+            second,
+            "serving",
+            measured=(
+                reduced(
+                    "llama",
+                    second,
+                    third,
+                    gbytes=3.04,
+                    wire=(13.2, 97.3),
+                    wire_verdict=f"{second} to {third}: stale ConnectX-7",
+                    wire_good=False,
+                    slow="wire",
+                    good=False,
+                    reason="the wire is slow: mend that first (docs/runbooks/bandwidth.md#all-reduce)",
+                ),
+            ),
+        ),
+        passed(
+            third,
+            "serving",
+            measured=(unmeasured("gpt", third, first, reason=f"unit gpt runs on {third}; `sparkrack serve stop gpt`"),),
+        ),
         skipped(first, "fabric", "rack.yaml leaves hotplug alone"),
         passed(first, "switch", notes=("crs812 was read over REST as sparkrack-reader",)),
     ]

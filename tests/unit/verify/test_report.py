@@ -117,6 +117,19 @@ def test_json_comes_back_the_same() -> None:
     assert Report.model_validate_json(text) == found
 
 
+def test_an_all_reduce_is_in_the_json_and_a_report_of_before_has_none() -> None:
+    measured = (reports.reduced("qwen", "spark1", "spark2"), reports.unmeasured("gpt", "spark1", reason="it runs"))
+    found = reported([*fine(), passed("spark1", "serving", measured=measured)])
+    value = json.loads(found.to_json())
+    assert [(one["gbytes"], one["wire"], one["slow"]) for one in value["all_reduce"]] == [
+        (19.24, [97.1, 97.4], "nothing"),
+        (None, [], None),
+    ]
+    assert Report.model_validate_json(found.to_json()) == found
+    del value["all_reduce"]
+    assert Report.model_validate(value).all_reduce == ()
+
+
 def test_order_is_that_of_the_rack() -> None:
     found = reported(fine())
     assert tuple(dict.fromkeys(cell.host for cell in found.cells)) == ALL

@@ -15,7 +15,19 @@ from core.verify.outcomes import Outcome
 from core.verify.report import Report, report
 from core.verify.report_html import Drawing, DrawnLink, page
 from sparkrack.topology.render_dot import DARK, LIGHT, Palette
-from tests.unit.verify.reports import ALL, HOSTILE, ORIGIN, RACK, failed, fine, passed, reported, skipped
+from tests.unit.verify.reports import (
+    ALL,
+    HOSTILE,
+    ORIGIN,
+    RACK,
+    failed,
+    fine,
+    passed,
+    reduced,
+    reported,
+    skipped,
+    unmeasured,
+)
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text x="1" y="15">rack</text></svg>'
 UNPROVEN = "# Title\n\n| claim | in the lab |\n| --- | --- |\n| `a` & <b>b</b> | stand-in |\n"
@@ -63,6 +75,26 @@ def test_nothing_is_asked_for(tmp_path: Path) -> None:
     style = elements.text[: elements.text.index("spark1")]
     assert not re.search(r"url\(|@import", style)
     assert any("default-src 'none'" in (given.get("content") or "") for _, given in elements.all)
+
+
+def test_an_all_reduce_stands_beside_the_wire_and_what_is_unknown_is_called_so(tmp_path: Path) -> None:
+    slow = {"gbytes": 3.04, "good": False, "slow": "all-reduce", "reason": "NCCL is slow", "best": None}
+    values = (reduced("llama", "spark1", "spark2", **slow), unmeasured("gpt", "spark2", "spark1", reason="it runs"))
+    found = reported([*fine(), passed("spark1", "serving", measured=values)])
+    words = " ".join(
+        shown(found, tmp_path).text.partition("All-reduce beside the wire")[2].partition("Unproven")[0].split()
+    )
+    llama, gpt = words.partition("llama: spark1, spark2")[2].split("gpt: spark2, spark1")
+    assert "ib_write_bw 97.1 to 97.4 Gbit/s 80.0 Gbit/s ✓ healthy" in llama
+    assert "all-reduce of 64 MiB 3.0 GB/s 17.5 GB/s ✗ NCCL is slow" in llama
+    assert "too slow the all-reduce" in llama
+    assert "nvcr.io/nvidia/vllm:26.04-py3 sha256:4e1b" in llama
+    assert "NCCL of the image 2.28.9+cuda13.0 its network IB" in llama
+    assert "best earlier with this image none is kept" in llama
+    assert "ib_write_bw unknown unknown ? not measured" in gpt
+    assert "all-reduce of 64 MiB unknown unknown ? it runs" in gpt
+    assert "NCCL of the image unknown its network unknown" in gpt
+    assert 'id="all-reduce"' not in page(reported(fine()), Drawing(svg=SVG)), "without one there is no empty section"
 
 
 def test_every_link_leads_to_its_words(tmp_path: Path) -> None:

@@ -62,12 +62,17 @@ def test_faults_and_what_is_unknown_are_distinguished(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["pass", "assert 0, 'no'", "raise OSError('no')"])
 def test_a_value_is_reported_however_the_check_ends(tmp_path: Path, end: str) -> None:
     text = (
-        "from tests.unit.verify.reports import carries, reach, RACK\n"
+        "from tests.unit.verify.reports import carries, reach, reduced, RACK\n"
         "def test_it(node, report):\n"
-        f"    report.measured(reach(RACK)[0])\n    report.measured(carries('spark1', 'spark2', 97.5))\n    {end}\n"
+        f"    report.measured(reach(RACK)[0])\n    report.measured(carries('spark1', 'spark2', 97.5))\n"
+        f"    report.measured(reduced('qwen', 'spark1', 'spark2'))\n    {end}\n"
     )
     (outcome,) = proven(tmp_path, text)
-    assert outcome.measured == (reports.reach(reports.RACK)[0], reports.carries("spark1", "spark2", 97.5))
+    assert outcome.measured == (
+        reports.reach(reports.RACK)[0],
+        reports.carries("spark1", "spark2", 97.5),
+        reports.reduced("qwen", "spark1", "spark2"),
+    )
     properties = ET.parse(tmp_path / "out.xml").iter("property")  # noqa: S314
     values = [one.get("value", "") for one in properties if one.get("name") == "measured"]
     assert '"kind":"bandwidth"' in values[1]
