@@ -103,7 +103,7 @@ class ModelFolder:
         self.parts = self.own / "parts"
         self.top.parent.mkdir(parents=True, exist_ok=True)
         for folder in (self.top, self.own, self.parts):
-            _make(folder)
+            _make_folder(folder)
         self._lock = os.open(self.own, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,13 +113,13 @@ class ModelFolder:
         self._unrecorded: list[DeclaredFile] = []
         self._recorded_at = time.monotonic()
         self._record: dict[str, tuple[str, int, int]] = {}
-        for line in self._recorded():
+        for line in self._read_record():
             head, _, changed = line.rpartition("\t")
             match head.split(" ", 2):
                 case [sha256, size, path] if size.isdigit() and changed.isdigit():
                     self._record[path] = (sha256, int(size), int(changed))
 
-    def _recorded(self) -> list[str]:
+    def _read_record(self) -> list[str]:
         try:
             return (self.own / "record").read_text(encoding="utf-8").split("\n")
         except (FileNotFoundError, UnicodeDecodeError):
@@ -130,7 +130,7 @@ class ModelFolder:
         place = self.top
         for part in file.path.split("/")[:-1]:
             place = place / part
-            _make(place)
+            _make_folder(place)
         return place / file.path.rpartition("/")[2]
 
     def part(self, path: str, sha256: str) -> Path:
@@ -160,14 +160,14 @@ class ModelFolder:
             for file in files:
                 self._record.pop(file.path, None)
             if len(self._record) < kept:
-                self._write()
+                self._write_record()
 
     def confirm(self, file: DeclaredFile) -> None:
         """Record a file whose sha256 is right."""
         found = self.place(file).lstat()
         with self._writing:
             self._record[file.path] = (file.sha256, file.size, found.st_mtime_ns)
-            self._write()
+            self._write_record()
 
     def accept(self, file: DeclaredFile, part: Path) -> None:
         """Move a complete part with the right sha256 to its place, and record it: a small one with others, later."""
@@ -180,9 +180,9 @@ class ModelFolder:
             if due:
                 self.record_small()
             return
-        _flush(part)
+        _sync_to_disk(part)
         part.replace(self.place(file))
-        _flush(self.place(file).parent)
+        _sync_to_disk(self.place(file).parent)
         self.confirm(file)
 
     def record_small(self) -> None:
@@ -199,14 +199,14 @@ class ModelFolder:
         with self._writing:
             for file, found in states:
                 self._record[file.path] = (file.sha256, file.size, found.st_mtime_ns)
-            self._write()
+            self._write_record()
 
-    def _write(self) -> None:
+    def _write_record(self) -> None:
         new = self.own / "record.new"
         lines = [f"{sha256} {size} {path}\t{changed}\n" for path, (sha256, size, changed) in self._record.items()]
         new.write_text("".join(lines), encoding="utf-8")
         new.chmod(0o644)
-        _flush(new)
+        _sync_to_disk(new)
         new.replace(self.own / "record")
 
 
@@ -244,7 +244,7 @@ class PartFile:
         with path.open("a+b") as file:
             file.seek(0)
             while block := file.read(BLOCK):
-                self._count(block)
+                self._count_block(block)
 
     @property
     def sha256(self) -> str:
@@ -264,7 +264,7 @@ class PartFile:
                 limit -= len(block)
                 if limit < 0:
                     raise FetchError("more bytes came than the file has")
-                self._write(into, block)
+                self._write_block(into, block)
 
     def receive_from(self, pipe: io.RawIOBase, buffer: memoryview, limit: int) -> bool:
         """Append `limit` bytes of a pipe. Returns whether all came. Raises FetchError when the disk takes no more."""
@@ -274,21 +274,21 @@ class PartFile:
                 if not came:
                     return False
                 limit -= came
-                self._write(into, buffer[:came])
+                self._write_block(into, buffer[:came])
         return True
 
-    def _write(self, into: io.FileIO, block: bytes | memoryview) -> None:
+    def _write_block(self, into: io.FileIO, block: bytes | memoryview) -> None:
         """Write and count a block. A full disk takes a part of it: what is counted is what is in the file."""
         rest = memoryview(block)
         while rest:
             try:
                 written = into.write(rest)
             except OSError as error:
-                raise FetchError(f"{self.name}: cannot be written: {_reason(error)}") from None
-            self._count(rest[:written], written)
+                raise FetchError(f"{self.name}: cannot be written: {_explain_error(error)}") from None
+            self._count_block(rest[:written], written)
             rest = rest[written:]
 
-    def _count(self, block: bytes | memoryview, received: int = 0) -> None:
+    def _count_block(self, block: bytes | memoryview, received: int = 0) -> None:
         self._digest.update(block)
         self.size += len(block)
         self.progress.add(len(block), received)
@@ -415,19 +415,19 @@ class HubSource:
         failed = 0
         while (start := part.size) < file.size:
             try:
-                self._range(file, part)
+                self._fetch_range(file, part)
             except (OSError, http.client.HTTPException) as error:
                 if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429) and error.code < 500:
-                    raise FetchError(_refusal(error, file.path)) from None
+                    raise FetchError(_explain_http_error(error, file.path)) from None
                 failed = 1 if part.size > start else failed + 1
                 if failed >= ATTEMPTS:
-                    raise FetchError(f"{file.path}: the hub does not give it: {_reason(error)}") from None
+                    raise FetchError(f"{file.path}: the hub does not give it: {_explain_error(error)}") from None
                 if part.progress.stopped.wait(PAUSE * 2 ** (failed - 1)):
                     raise FetchError("stopped") from None
 
-    def _range(self, file: DeclaredFile, part: PartFile) -> None:
+    def _fetch_range(self, file: DeclaredFile, part: PartFile) -> None:
         url, start = self._url + urllib.parse.quote(file.path), part.size
-        with _opened(url, self._token, {"Range": f"bytes={start}-"} if start else {}) as answer:
+        with _open_url(url, self._token, {"Range": f"bytes={start}-"} if start else {}) as answer:
             if start and answer.status == 206:
                 given = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
                 if given is None or int(given[1]) != start:
@@ -460,7 +460,7 @@ def fetch(job: dict[str, Any]) -> None:
     reporter = threading.Thread(target=progress.report, args=(ended,), daemon=True)
     reporter.start()
     try:
-        _all(folder, lacking, source, progress)
+        _fetch_all_files(folder, lacking, source, progress)
     finally:
         ended.set()
         reporter.join()
@@ -481,7 +481,7 @@ class Revision:
         """Ask the hub for its list. Raises FetchError."""
         endpoint, name, self.token = str(job["endpoint"]).rstrip("/"), str(job["name"]), job["token"]
         revision = urllib.parse.quote(str(job["revision"]), safe="")
-        found = _listed(f"{endpoint}/api/models/{name}/revision/{revision}?blobs=true", self.token, name)
+        found = _request_file_list(f"{endpoint}/api/models/{name}/revision/{revision}?blobs=true", self.token, name)
         self.commit = str(found["sha"])
         self.entries: dict[str, dict[str, Any]] = {entry["rfilename"]: entry for entry in found["siblings"]}
         for path in self.entries:
@@ -498,7 +498,7 @@ class Revision:
             raise FetchError(f"{path!r} is not in the list of the hub")
         if large := entry.get("lfs"):
             return DeclaredFile(path, int(large["size"]), str(large["sha256"]))
-        return _small(self.folder, self.base, self.token, path, int(entry["size"]), str(entry["blobId"]))
+        return _fetch_small_file(self.folder, self.base, self.token, path, int(entry["size"]), str(entry["blobId"]))
 
     def index(self, path: str) -> list[str] | None:
         """The names in an index of weights, None for another file. Raises FetchError."""
@@ -506,7 +506,11 @@ class Revision:
         if file.size > MAX_SMALL:
             return None
         part = self.folder.part(path, file.sha256)
-        if self.entries[path].get("lfs") and not _holds(self.folder.place(file), file) and not _holds(part, file):
+        if (
+            self.entries[path].get("lfs")
+            and not _has_declared_bytes(self.folder.place(file), file)
+            and not _has_declared_bytes(part, file)
+        ):
             part.unlink(missing_ok=True)
             coming = PartFile(part, path, FetchProgress(file.size))
             HubSource({"url": self.base, "token": self.token}).append_rest(file, coming)
@@ -514,7 +518,7 @@ class Revision:
                 part.unlink()
                 raise FetchError(f"{path}: the hub gives other bytes than its list says")
         try:
-            names = json.loads(_content(self.folder, file))["weight_map"].values()
+            names = json.loads(_read_content(self.folder, file))["weight_map"].values()
             return sorted({str(name) for name in names})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
@@ -536,20 +540,20 @@ def resolve(job: dict[str, Any]) -> None:
         file = found.file(path)
         rows.append([file.path, file.size, file.sha256])
         if path in CONFIGURATIONS and not found.entries[path].get("lfs") and file.size <= MAX_CONFIGURATION:
-            texts[path] = _content(found.folder, file).decode(errors="replace")
+            texts[path] = _read_content(found.folder, file).decode(errors="replace")
     print(json.dumps({"revision": found.commit, "files": rows, "configurations": texts}))
 
 
-def _listed(url: str, token: str | None, name: str) -> dict[str, Any]:
+def _request_file_list(url: str, token: str | None, name: str) -> dict[str, Any]:
     for attempt in range(ATTEMPTS):
         try:
-            with _opened(url, token, {}) as answer:
+            with _open_url(url, token, {}) as answer:
                 text = answer.read(MAX_LIST + 1)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429) and error.code < 500:
-                raise FetchError(_refusal(error, name)) from None
+                raise FetchError(_explain_http_error(error, name)) from None
             if attempt == ATTEMPTS - 1:
-                raise FetchError(f"{name}: the hub does not answer: {_reason(error)}") from None
+                raise FetchError(f"{name}: the hub does not answer: {_explain_error(error)}") from None
             time.sleep(PAUSE * 2**attempt)
         else:
             break
@@ -574,7 +578,9 @@ def _listed(url: str, token: str | None, name: str) -> dict[str, Any]:
     return dict(found)
 
 
-def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: int, blob: str) -> DeclaredFile:
+def _fetch_small_file(
+    folder: ModelFolder, base: str, token: str | None, path: str, size: int, blob: str
+) -> DeclaredFile:
     """A file of which the hub gives the hash of git alone: it is fetched, and its sha256 taken from its bytes."""
     if size > MAX_SMALL:
         raise FetchError(f"{path}: the hub gives no sha256 for this file of {size // 10**6} MB")
@@ -582,13 +588,13 @@ def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: i
     for place in (folder.place(unknown), *folder.parts.glob(f"{folder.part(path, '').name}*")):
         if place.is_file() and not place.is_symlink() and place.stat().st_size == size:
             content = place.read_bytes()
-            if _git(content) == blob:
+            if _git_blob_hash(content) == blob:
                 return DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
     part = folder.part(path, "git")
     part.unlink(missing_ok=True)
     HubSource({"url": base, "token": token}).append_rest(unknown, PartFile(part, path, FetchProgress(size)))
     content = part.read_bytes()
-    if _git(content) != blob:
+    if _git_blob_hash(content) != blob:
         part.unlink()
         raise FetchError(f"{path}: the hub gives other bytes than its list says")
     file = DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
@@ -596,12 +602,12 @@ def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: i
     return file
 
 
-def _content(folder: ModelFolder, file: DeclaredFile) -> bytes:
+def _read_content(folder: ModelFolder, file: DeclaredFile) -> bytes:
     part = folder.part(file.path, file.sha256)
     return (part if part.exists() else folder.place(file)).read_bytes()
 
 
-def _holds(path: Path, file: DeclaredFile) -> bool:
+def _has_declared_bytes(path: Path, file: DeclaredFile) -> bool:
     """Whether a regular file has the bytes of a declared one."""
     try:
         state = path.lstat()
@@ -610,15 +616,15 @@ def _holds(path: Path, file: DeclaredFile) -> bool:
     return (
         stat.S_ISREG(state.st_mode)
         and state.st_size == file.size
-        and _sha256(path, FetchProgress(file.size)) == file.sha256
+        and _hash_file(path, FetchProgress(file.size)) == file.sha256
     )
 
 
-def _git(content: bytes) -> str:
+def _git_blob_hash(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def _all(
+def _fetch_all_files(
     folder: ModelFolder, files: list[DeclaredFile], source: NodeSource | HubSource | None, progress: FetchProgress
 ) -> None:
     """Bring files side by side; the first failure stops the others. Raises FetchError."""
@@ -627,13 +633,15 @@ def _all(
     def one(batch: list[DeclaredFile]) -> None:
         try:
             try:
-                _one(folder, batch, source, progress)
+                _fetch_one_file(folder, batch, source, progress)
             finally:
                 folder.record_small()
         except (FetchError, OSError) as error:
             if not progress.stopped.is_set():
                 name = batch[0].path if len(batch) == 1 else str(folder.top)
-                failures.append(error if isinstance(error, FetchError) else FetchError(f"{name}: {_reason(error)}"))
+                failures.append(
+                    error if isinstance(error, FetchError) else FetchError(f"{name}: {_explain_error(error)}")
+                )
             progress.stopped.set()
             if source is not None:
                 source.stop()
@@ -645,7 +653,7 @@ def _all(
         raise failures[0]
 
 
-def _one(
+def _fetch_one_file(
     folder: ModelFolder, files: list[DeclaredFile], source: NodeSource | HubSource | None, progress: FetchProgress
 ) -> None:
     """Bring files over one connection; those that came with other bytes once more. Raises FetchError."""
@@ -681,11 +689,11 @@ def keep_file(folder: ModelFolder, file: DeclaredFile, progress: FetchProgress) 
     """Whether a file is in its place with the right bytes. A part with more bytes than it has is removed."""
     found = folder.state(file)
     if found and found.st_size == file.size:
-        if _sha256(folder.place(file), progress) == file.sha256:
+        if _hash_file(folder.place(file), progress) == file.sha256:
             folder.confirm(file)
             return True
         progress.add(-file.size)
-        _require(folder, file.size)
+        _require_free_space(folder, file.size)
     path = folder.part(file.path, file.sha256)
     if path.exists() and path.stat().st_size > file.size:
         path.unlink()
@@ -699,10 +707,10 @@ def _check_room(folder: ModelFolder, files: list[DeclaredFile]) -> None:
         part, found = folder.part(file.path, file.sha256), folder.state(file)
         if found is None or found.st_size != file.size:
             needed += file.size - min(part.stat().st_size if part.exists() else 0, file.size)
-    _require(folder, needed)
+    _require_free_space(folder, needed)
 
 
-def _require(folder: ModelFolder, needed: int) -> None:
+def _require_free_space(folder: ModelFolder, needed: int) -> None:
     disk = os.statvfs(folder.top)
     free = disk.f_bavail * disk.f_frsize
     if needed and free < needed + folder.reserve:
@@ -716,7 +724,7 @@ def _remove_parts(folder: ModelFolder) -> None:
         part.unlink()
 
 
-def _sha256(path: Path, progress: FetchProgress) -> str:
+def _hash_file(path: Path, progress: FetchProgress) -> str:
     made = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(BLOCK):
@@ -749,7 +757,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return made
 
 
-def _opened(url: str, token: str | None, headers: dict[str, str]) -> http.client.HTTPResponse:
+def _open_url(url: str, token: str | None, headers: dict[str, str]) -> http.client.HTTPResponse:
     if urllib.parse.urlsplit(url).scheme not in ("https", "http"):
         raise FetchError("the address of the hub is neither https nor http")
     request = urllib.request.Request(url, headers={"User-Agent": "sparkrack", **headers})  # noqa: S310
@@ -759,7 +767,7 @@ def _opened(url: str, token: str | None, headers: dict[str, str]) -> http.client
     return answer
 
 
-def _refusal(error: urllib.error.HTTPError, what: str) -> str:
+def _explain_http_error(error: urllib.error.HTTPError, what: str) -> str:
     known = {
         401: "it needs a token, or the token is not valid",
         403: "the token has no access to it",
@@ -768,12 +776,12 @@ def _refusal(error: urllib.error.HTTPError, what: str) -> str:
     return f"{what}: the hub answers {error.code}: {known.get(error.code, error.reason)}"
 
 
-def _reason(error: BaseException) -> str:
+def _explain_error(error: BaseException) -> str:
     inner = error.reason if isinstance(error, urllib.error.URLError) else error
     return " ".join(f"{getattr(inner, 'strerror', None) or inner or type(inner).__name__}".split())
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     """Make a folder. Raises FetchError where it is a link or something else."""
     try:
         folder.mkdir(mode=0o755)
@@ -782,7 +790,7 @@ def _make(folder: Path) -> None:
             raise FetchError(f"{folder} is not a folder; move it away") from None
 
 
-def _flush(path: Path) -> None:
+def _sync_to_disk(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -812,7 +820,7 @@ def main(words: list[str]) -> int:
         print(error, file=sys.stderr, flush=True)
     except OSError as error:
         code = 1
-        print(f"{error.filename or 'the disk'}: {_reason(error)}", file=sys.stderr, flush=True)
+        print(f"{error.filename or 'the disk'}: {_explain_error(error)}", file=sys.stderr, flush=True)
     if words[:1] == ["fetch"]:
         print(f"sparkrack: ended {code}", flush=True)
     return code
