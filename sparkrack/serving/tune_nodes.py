@@ -42,7 +42,7 @@ class TrialNodes:
         self._ask_nodes(dict.fromkeys(self._shells, ""))
 
     def end(self) -> None:
-        """Ask each node for the lines of its kernel's log since the trial began: unknown for a node that gave no begin."""
+        """Ask each node for the lines of its kernel's log since the trial began; a node without a begin is unknown."""
         self._ask_nodes({node: self._begun.get(node, "") for node in self._shells})
         missing = [
             f"{node}: it is unknown where its kernel's log was before the trial"
