@@ -184,23 +184,8 @@ def measure(
         served_name=served_name(unit),
         args=unit.args,
     )
-    found: list[BenchCaseRecord] = []
     with head.folder():
-        for number, (case, reason) in enumerate(matrix, 1):
-            record = BenchCaseRecord(
-                concurrency=case.concurrency,
-                input_tokens=case.input_tokens,
-                output_tokens=case.output_tokens,
-                requests=case.requests,
-                state="skipped",
-                reason=reason,
-            )
-            if not reason and any(one.state == "failed" for one in found):
-                record = record.model_copy(update={"reason": "an earlier measurement failed"})
-            elif not reason:
-                screen.step(head.node, f"{case}", number, len(matrix))
-                record = _measure_case(head, tool, target, case, record, running)
-            found.append(record)
+        found = _measure_matrix(head, tool, target, matrix, running, screen)
     return ServeBenchRecord(
         schema="sparkrack.serve-bench/1",
         rack=rack.rack,
@@ -219,6 +204,33 @@ def measure(
         busy=state == "busy",
         cases=tuple(found),
     )
+
+
+def _measure_matrix(
+    head: UnitHead,
+    tool: BenchTool | PooledTool,
+    target: BenchTarget,
+    matrix: list[tuple[BenchCase, str]],
+    running: RunningUnit,
+    screen: Screen,
+) -> list[BenchCaseRecord]:
+    found: list[BenchCaseRecord] = []
+    for number, (case, reason) in enumerate(matrix, 1):
+        record = BenchCaseRecord(
+            concurrency=case.concurrency,
+            input_tokens=case.input_tokens,
+            output_tokens=case.output_tokens,
+            requests=case.requests,
+            state="skipped",
+            reason=reason,
+        )
+        if not reason and any(one.state == "failed" for one in found):
+            record = record.model_copy(update={"reason": "an earlier measurement failed"})
+        elif not reason:
+            screen.step(head.node, f"{case}", number, len(matrix))
+            record = _measure_case(head, tool, target, case, record, running)
+        found.append(record)
+    return found
 
 
 def _measure_case(

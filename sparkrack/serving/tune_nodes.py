@@ -35,16 +35,15 @@ class TrialNodes:
 
     def begin(self) -> None:
         """Ask each node where its kernel's log is before the trial."""
-        self._ask(dict.fromkeys(self._shells, "begin"))
+        self._ask_nodes(dict.fromkeys(self._shells, "begin"))
 
     def ask_memory(self) -> None:
         """Ask each node for the memory that is left."""
-        self._ask(dict.fromkeys(self._shells, ""))
+        self._ask_nodes(dict.fromkeys(self._shells, ""))
 
     def end(self) -> None:
-        """Ask each node for the lines of its kernel's log since the trial began. A node that has not told where that is
-        is unknown."""
-        self._ask({node: self._begun.get(node, "") for node in self._shells})
+        """Ask each node for the lines of its kernel's log since the trial began; a node without a begin is unknown."""
+        self._ask_nodes({node: self._begun.get(node, "") for node in self._shells})
         missing = [
             f"{node}: it is unknown where its kernel's log was before the trial"
             for node in self._shells
@@ -52,7 +51,7 @@ class TrialNodes:
         ]
         self.unknown = "; ".join(filter(None, (self.unknown, *missing)))
 
-    def _ask(self, words: Mapping[str, str]) -> None:
+    def _ask_nodes(self, words: Mapping[str, str]) -> None:
         found, unknown = [], []
         for node, word in words.items():
             try:

@@ -43,13 +43,13 @@ class FileSender:
     def send(self, path: str, size: int, sha256: str, part: str, offset: int) -> None:
         """Print one file from `offset` on. Raises UnitStoppedError, and OSError where it cannot be read."""
         while offset < size:
-            handle, pid = self._open(f"{sha256} {size} {path}", path, part, offset)
+            handle, pid = self._open_file(f"{sha256} {size} {path}", path, part, offset)
             try:
-                offset = self._copy(handle, offset, size, pid)
+                offset = self._copy_file(handle, offset, size, pid)
             finally:
                 os.close(handle)
 
-    def _open(self, line: str, path: str, part: str, offset: int) -> tuple[int, int]:
+    def _open_file(self, line: str, path: str, part: str, offset: int) -> tuple[int, int]:
         """Wait for a file. Returns its descriptor, and the process that writes it; 0 for a file that is complete."""
         growing = self.folder / ".sparkrack/parts" / part
         while True:
@@ -63,9 +63,9 @@ class FileSender:
                     return os.open(growing, os.O_RDONLY), pid
                 except FileNotFoundError:
                     continue
-            self._pause(WAIT)
+            self._wait_for_reader(WAIT)
 
-    def _copy(self, handle: int, offset: int, size: int, pid: int) -> int:
+    def _copy_file(self, handle: int, offset: int, size: int, pid: int) -> int:
         """Print what is there and what comes. Returns the offset of the next byte, less than `size` when the part was
         removed. The descriptor stays on the part when it gets its name.
         """
@@ -80,7 +80,7 @@ class FileSender:
             elif ended:
                 raise UnitStoppedError
             else:
-                self._pause(PAUSE)
+                self._wait_for_reader(PAUSE)
         return offset
 
     def _is_recorded(self, line: str) -> bool:
@@ -102,8 +102,8 @@ class FileSender:
         done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         return None if done.returncode else done.stdout.strip()
 
-    def _pause(self, milliseconds: int) -> None:
-        """Wait. Raises BrokenPipeError when nobody reads the output any more."""
+    def _wait_for_reader(self, milliseconds: int) -> None:
+        """Wait. Raises BrokenPipeError when the output has no reader any more."""
         if self._output.poll(milliseconds):
             raise BrokenPipeError
 
