@@ -182,9 +182,10 @@ def measure(rack: DockerRack, megabits: int) -> list[str]:
                 rows.append(f"| {rack.receivers} | {layers} | {name} | {wall:.1f} | {sent} |")
                 click.echo(rows[-1], err=True)
     finally:
-        for process in daemons + servers:
+        for process in servers:
             process.terminate()
         for process in daemons:
+            process.kill()  # unshare ignores a milder signal; its child ends with it
             process.wait()
     return rows
 
