@@ -61,11 +61,13 @@ class Rack:
         words = ["ssh", "-F", "none", "-i", f"{self.top}/user", "-o", "Ciphers=^aes128-gcm@openssh.com"]
         return words + [word for option in options for word in ("-o", option)]
 
+    def inside(self, node: int) -> tuple[str, ...]:
+        """The words before a command that runs on a node."""
+        return "ip", "netns", "exec", f"n{node}"
+
     def on(self, node: int, *words: str) -> subprocess.Popen[bytes]:
         """Start a command in the namespace of a node."""
-        return subprocess.Popen(
-            ["ip", "netns", "exec", f"n{node}", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        return subprocess.Popen([*self.inside(node), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def build(self, megabits: int) -> list[subprocess.Popen[bytes]]:
         """Make namespaces, links (0 megabits: without a limit), keys and the model; return the servers."""
@@ -85,7 +87,7 @@ class Rack:
             if megabits:
                 run("tc", "qdisc", "add", "dev", f"v{node}", *limit)
                 run(*inside, "tc", "qdisc", "add", "dev", "eth0", *limit)
-            servers.append(start_sshd(self.configuration(node), *inside))
+            servers.append(start_sshd(self.configuration(node), *self.inside(node)))
         key = (self.top / "host.pub").read_text()
         known = [f"{self.address(node)} {key}" for node in range(self.receivers + 1)]
         (self.top / "known").write_text("".join(known))
