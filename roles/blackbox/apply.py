@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
@@ -278,7 +279,8 @@ def _without_crash_kernel(facts: BlackboxFacts) -> Changeset:
     fragment = facts.before(kdump.FRAGMENT) is not None
     if not there and not fragment:
         return Changeset(in_sync_reason="no crash kernel is declared")
-    before, commands = facts.before(kdump.SETTINGS), []
+    before = facts.before(kdump.SETTINGS)
+    commands: list[StringCommand] = []
     events: list[Event] = []
     if fragment:
         grub = not facts.crash_kernel.grub.missing

@@ -108,7 +108,7 @@ class Node(FakeConnector):
                 return False, _make_output("stderr", [answers.probe_fails])
             return True, _make_output("stdout", answer(answers.node)[: answers.cut])
         for part in list_scripts(command):
-            text, stdin = part.get_raw_value(), part.connector_arguments.get("_stdin") or ""
+            text, stdin = part.get_raw_value(), str(part.connector_arguments.get("_stdin") or "")
             answers.sent.append((text, base64.b64decode(stdin).decode("utf-8", "backslashreplace")))
             if answers.fails and answers.fails in text:
                 answers.fails = None
