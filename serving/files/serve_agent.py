@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -69,13 +69,16 @@ LAST_LINES = 200
 """Lines of the rank's log that are read for the reason of its end."""
 NO_JOURNAL = b"No journal files were "
 """What journalctl prints where it finds no files, or may open none."""
+CURSOR_FIELD = "__CURSOR="
+"""The first field of an entry in journalctl's export format."""
 
 
 @dataclass
 class RankRecord:
     """What outlives the agent. `generation`: that of the latest start; `running`: started and not confirmed stopped;
     `ended_clean`: this boot ends in order; `clean`: since the latest start, no boot ended otherwise while the rank ran.
-    `started`: seconds since 1970; `kernel`: why the kernel's log of the latest run of the rank forbids another one.
+    `started`: seconds since 1970; `cursor`: of the newest line of the kernel's log then, empty where it is unknown;
+    `kernel`: why the kernel's log of the latest run of the rank forbids another one.
     """
 
     boot: str
@@ -85,6 +88,7 @@ class RankRecord:
     ended_clean: bool = False
     clean: bool = True
     started: float = 0.0
+    cursor: str = ""
     kernel: str = ""
 
 
@@ -480,7 +484,8 @@ class Agent:
 
     def _begin_rank(self, generation: int) -> None:
         before = asdict(self.record)
-        self.record = RankRecord(self.record.boot, generation, running=True, started=time.time())
+        begun = RankRecord(self.record.boot, generation, running=True, started=time.time())
+        self.record = replace(begun, cursor=self._newest_kernel_line())
         try:
             self._save_record()  # first: an agent that ends here must not start the same generation again
         except OSError as error:
@@ -554,25 +559,45 @@ class Agent:
         self._killed = self._killed or time.monotonic()
         return False
 
+    def _newest_kernel_line(self) -> str:
+        """Return the cursor of the newest line of the kernel's log; empty where there is none, or none is read."""
+        try:
+            text = self._read_kernel_log("--output=export", "--lines=1")
+        except ServeError as error:
+            log(str(error))
+            return ""
+        first = text.partition("\n")[0]
+        return first.removeprefix(CURSOR_FIELD) if first.startswith(CURSOR_FIELD) else ""
+
     def _kernel_fault(self) -> str:
         """Return what the kernel logged since the start of the rank and forbids another start, or nothing. A log that
         cannot be read forbids it, too.
+
+        By the order of the journal and not by time, since the clock of a node may be set back meanwhile. journalctl
+        begins with the nearest line where the one of the cursor is gone, so that all later ones are read then.
         """
-        since = f"--since=@{int(self.record.started)}"
-        command = [*self.unit.journalctl, "--dmesg", "--output=cat", "--no-pager", since]
+        after = f"--after-cursor={self.record.cursor}" if self.record.cursor else f"--since=@{int(self.record.started)}"
+        try:
+            text = self._read_kernel_log("--output=cat", after)
+        except ServeError as error:
+            return str(error)
+        victims = ((one, GUARD_VICTIM.search(one)) for one in text.splitlines() if FATAL.search(one))
+        found = (one for one, victim in victims if not victim or victim[1] == self.unit.name)
+        return next((f"the kernel logged: {line(one, 200)}" for one in found), "")
+
+    def _read_kernel_log(self, *options: str) -> str:
+        """Return lines of the kernel's log. Raises ServeError when it cannot be read."""
+        command = [*self.unit.journalctl, "--dmesg", "--no-pager", *options]
         report_alive()
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUESTION_LIMIT)
         except (OSError, subprocess.SubprocessError) as error:
-            return f"the kernel's log cannot be read: {line(error, 120)}"
-        text = done.stdout.decode(errors="replace")
+            raise ServeError(f"the kernel's log cannot be read: {line(error, 120)}") from None
         # Without files, such as those of another machine-id, journalctl ends with 0; with --quiet it does not say so.
         if done.returncode or NO_JOURNAL in done.stderr:
             shown = line(done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}", 120)
-            return f"the kernel's log cannot be read: {shown}"
-        victims = ((one, GUARD_VICTIM.search(one)) for one in text.splitlines() if FATAL.search(one))
-        found = (one for one, victim in victims if not victim or victim[1] == self.unit.name)
-        return next((f"the kernel logged: {line(one, 200)}" for one in found), "")
+            raise ServeError(f"the kernel's log cannot be read: {shown}")
+        return done.stdout.decode(errors="replace")
 
     def _not_heard(self, error: Exception) -> None:
         lease = self.unit.times.lease

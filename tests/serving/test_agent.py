@@ -601,17 +601,32 @@ def test_a_service_that_systemd_cannot_stop_is_killed(tmp_path: Path, capsys: py
     assert lone.calls.read_text().count("kill") == 1
 
 
-def test_a_rank_that_is_empty_is_stopped_and_the_kernel_is_asked_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cursor", "after"), [("s=1;i=7", "--after-cursor=s=1;i=7"), ("", "--since=@12")])
+def test_a_rank_that_is_empty_is_stopped_and_the_kernel_is_asked_why(tmp_path: Path, cursor: str, after: str) -> None:
+    """By the line that was the newest when the rank began; by time only where the record has none."""
     (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
     lone = LoneAgent(tmp_path, tmp_path / "cgroups")
     lone.journal.write_text(
-        'case "$*" in "--dmesg --output=cat --no-pager --since=@12") echo "NVRM: Xid (PCI:1): 79, x" ;; esac\n'
+        f'case "$*" in "--dmesg --no-pager --output=cat {after}") echo "NVRM: Xid (PCI:1): 79, x" ;; esac\n'
     )
-    lone.agent.record = serve_agent.RankRecord("boot1", 5, running=True, invocation="abc", started=12.5)
+    lone.agent.record = serve_agent.RankRecord("boot1", 5, running=True, invocation="abc", started=12.5, cursor=cursor)
     lone.agent._obey_order("stop", 5)
     saved = json.loads((tmp_path / "state/qwen.rank.json").read_text())
     assert (saved["running"], saved["invocation"], saved["generation"]) == (False, "", 5)
     assert saved["kernel"] == "the kernel logged: NVRM: Xid (PCI:1): 79, x"
+
+
+@pytest.mark.parametrize(("answer", "cursor"), [("echo __CURSOR=s=1; echo MESSAGE=x", "s=1"), ("", ""), ("exit 1", "")])
+def test_the_newest_line_of_the_kernel_is_remembered_when_a_rank_begins(
+    lone: LoneAgent, answer: str, cursor: str
+) -> None:
+    """A clock that is set back while the rank runs then hides no fault. A log that does not answer keeps no rank from
+    its start: it is asked again at the end of the rank.
+    """
+    lone.journal.write_text(f'case "$*" in "--dmesg --no-pager --output=export --lines=1") {answer or ":"} ;; esac\n')
+    lone.agent._begin_rank(3)
+    saved = json.loads(Path(lone.agent._path).read_text())
+    assert (saved["generation"], saved["running"], saved["cursor"]) == (3, True, cursor)
 
 
 def test_a_kernel_log_of_which_nothing_answers_forbids_another_start(lone: LoneAgent) -> None:
