@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
+from core.util import certificate_builder
 from roles.blackbox import certificate_authority, stream_apply
 from roles.blackbox.certificate_authority import CERTIFICATE, KEY, RackAuthority, node_fault
 from sparkrack.discovery.write_rack_file import SECRETS
@@ -136,6 +137,7 @@ def test_a_certificate_that_is_not_yet_valid_is_replaced(
 
     with monkeypatch.context() as ahead:
         ahead.setattr(certificate_authority, "datetime", Ahead)
+        ahead.setattr(certificate_builder, "datetime", Ahead)
         pem = authority.sign(public, "spark1", ADDRESS)
         assert fault(authority, public, pem) == ""
     begin = x509.load_pem_x509_certificate(pem).not_valid_before_utc
