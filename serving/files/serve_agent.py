@@ -69,6 +69,10 @@ LAST_LINES = 200
 """Lines of the rank's log that are read for the reason of its end."""
 NO_JOURNAL = b"No journal files were "
 """What journalctl prints where it finds no files, or may open none."""
+LINE_HEAD = re.compile(r"^[0-9.]+ (?:kernel: )?")
+"""What journalctl's format short-unix puts before a message: the time, and who wrote it. systemd takes the name of the
+memory guard, which writes to /dev/kmsg, out of the message: the format cat does not show it.
+"""
 CURSOR_FIELD = "__CURSOR="
 """The first field of an entry in journalctl's export format."""
 
@@ -578,10 +582,11 @@ class Agent:
         """
         after = f"--after-cursor={self.record.cursor}" if self.record.cursor else f"--since=@{int(self.record.started)}"
         try:
-            text = self._read_kernel_log("--output=cat", after)
+            text = self._read_kernel_log("--output=short-unix", "--no-hostname", after)
         except ServeError as error:
             return str(error)
-        victims = ((one, GUARD_VICTIM.search(one)) for one in text.splitlines() if FATAL.search(one))
+        lines = (LINE_HEAD.sub("", one) for one in text.splitlines())
+        victims = ((one, GUARD_VICTIM.search(one)) for one in lines if FATAL.search(one))
         found = (one for one, victim in victims if not victim or victim[1] == self.unit.name)
         return next((f"the kernel logged: {line(one, 200)}" for one in found), "")
 

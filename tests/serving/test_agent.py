@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.kernel_journal import GUARD, KernelJournal, needs_journal
 from tests.serving.serve_modules import FOLDER, serve_agent, serve_coordinator, serve_slice, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
@@ -85,29 +86,35 @@ def test_no_rank_starts_twice_in_a_generation(lone: LoneAgent) -> None:
     assert lone.run(6, (6, True, "")) == [START, START]
 
 
+@needs_journal
 @pytest.mark.parametrize(
-    "logged",
+    ("identifier", "logged"),
     [
-        "sparkrack-memory-guard: 9 KiB of memory are available, less than the floor of 10 KiB: ended every container",
-        "NVRM: Xid (PCI:000f:01:00): 79, pid=1234, GPU has fallen off the bus.",
-        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
-        "Memory cgroup out of memory: Killed process 4711 (VLLM::Worker) total-vm:104857600kB",
+        (GUARD, "9 KiB of memory are available, less than the floor of 10 KiB: ended every container"),
+        ("kernel", "NVRM: Xid (PCI:000f:01:00): 79, pid=1234, GPU has fallen off the bus."),
+        ("kernel", "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)"),
+        ("kernel", "Memory cgroup out of memory: Killed process 4711 (VLLM::Worker) total-vm:104857600kB"),
         (
-            "sparkrack-memory-guard: 9 KiB of memory are available, less than the floor of 10 KiB: ended every "
-            "container of unit qwen, which was started last, in sparkrack.slice"
+            GUARD,
+            "9 KiB, less than the floor of 10 KiB: ended every container of unit qwen, which was started last, in x",
         ),
     ],
 )
-def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneAgent, logged: str) -> None:
-    armed = (
-        "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
-        "echo 'sparkrack-memory-guard: 9 KiB, less than 10 KiB: ended every container of unit glm, which grew, in x'\n"
-        "echo 'NVRM: Xid (PCI:000f:01:00): 45, pid=1234, Ch 00000008'\n"
-    )
-    lone.journal.write_text(armed)
+def test_a_fault_that_the_kernel_logged_forbids_another_start(
+    lone: LoneAgent, tmp_path: Path, identifier: str, logged: str
+) -> None:
+    """By the real journalctl, and although the clock of the node was set back after the start of the rank."""
+    journal, begun = KernelJournal(tmp_path), 1_764_230_000
+    journal.log(logged, begun - 1, identifier)
+    lone.journal.write_text(journal.reader)
+    lone.agent._begin_rank(1)
+    journal.log("armed again: 9 KiB of memory are available", begun + 1, GUARD)
+    journal.log("9 KiB, less than 10 KiB: ended every container of unit glm, which grew, in x", begun - 3600, GUARD)
+    journal.log("NVRM: Xid (PCI:000f:01:00): 45, pid=1234, Ch 00000008", begun - 3600)
     assert lone.agent._kernel_fault() == ""
-    lone.journal.write_text(f"{armed}echo '{logged}'\n")
-    assert lone.agent._kernel_fault() == f"the kernel logged: {logged}"
+    journal.log(logged, begun - 3599, identifier)
+    shown = logged if identifier == "kernel" else f"{identifier}: {logged}"
+    assert lone.agent._kernel_fault() == f"the kernel logged: {shown}"
 
 
 @pytest.mark.parametrize(
@@ -606,9 +613,8 @@ def test_a_rank_that_is_empty_is_stopped_and_the_kernel_is_asked_why(tmp_path: P
     """By the line that was the newest when the rank began; by time only where the record has none."""
     (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
     lone = LoneAgent(tmp_path, tmp_path / "cgroups")
-    lone.journal.write_text(
-        f'case "$*" in "--dmesg --no-pager --output=cat {after}") echo "NVRM: Xid (PCI:1): 79, x" ;; esac\n'
-    )
+    asked = f"--dmesg --no-pager --output=short-unix --no-hostname {after}"
+    lone.journal.write_text(f'case "$*" in "{asked}") echo "1.5 kernel: NVRM: Xid (PCI:1): 79, x" ;; esac\n')
     lone.agent.record = serve_agent.RankRecord("boot1", 5, running=True, invocation="abc", started=12.5, cursor=cursor)
     lone.agent._obey_order("stop", 5)
     saved = json.loads((tmp_path / "state/qwen.rank.json").read_text())

@@ -114,11 +114,12 @@ sparkrack(sys.argv[7:])
 
 JOURNALCTL = """\
 #!/bin/sh
-# A cursor is the number of a line of the kernel's log.
+# A cursor is the number of a line of the kernel's log. Each line is shown with who wrote it.
 log=$NODE/kernel.log
 for word do case $word in --cursor=*|--after-cursor=*) number=${word#*=} ;; esac; done
 case $* in
-*--after-cursor=*) exec tail -n "+$((number + 1))" "$log" ;;
+*--after-cursor=*)
+    tail -n "+$((number + 1))" "$log" | sed -E '/^sparkrack-memory-guard: /!s/^/kernel: /; s/^/1.5 /' ;;
 *) echo "__CURSOR=${number:-$(wc -l < "$log")}" ;;
 esac
 """

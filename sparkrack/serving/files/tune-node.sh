@@ -16,7 +16,8 @@ begin)
     exit 0
     ;;
 esac
-lines=$(journal --output=cat --after-cursor="$1")
+# With the name of who wrote a line: systemd takes that of the memory guard out of the message.
+lines=$(journal --output=short-unix --no-hostname --after-cursor="$1")
 # Asked after the lines: journalctl takes the nearest line for one that is gone, and the first one of another boot.
 [ "$(first_cursor --cursor="$1")" = "$1" ] || { echo "the kernel's log has lost the line at which the trial began" >&2; exit 1; }
-printf '%s\n' "$lines" | grep -aE 'NVRM: Xid|NV_ERR_NO_MEMORY|sparkrack-memory-guard: |[Oo]ut of memory: Killed' || [ $? -eq 1 ]
+printf '%s\n' "$lines" | sed -E 's/^[0-9.]+ (kernel: )?//' | grep -aE 'NVRM: Xid|NV_ERR_NO_MEMORY|sparkrack-memory-guard: |[Oo]ut of memory: Killed' || [ $? -eq 1 ]

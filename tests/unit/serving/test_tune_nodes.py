@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -12,39 +11,29 @@ from typing import Any
 
 import pytest
 
+from sparkrack.serving.tune_judgement import cause_of
 from sparkrack.serving.tune_nodes import TrialNodes
+from tests.kernel_journal import GUARD, KernelJournal, needs_journal
 
-WRITER = Path("/usr/lib/systemd/systemd-journal-remote")
-JOURNALCTL = shutil.which("journalctl")
-BOOT = "0123456789abcdef0123456789abcdef"
 XID = "NVRM: Xid (PCI:000f:01:00): 79, pid=1, GPU has fallen off the bus."
+ENDED = "9 KiB of memory are available, less than the floor of 10 KiB: ended every container in sparkrack.slice"
 
-pytestmark = pytest.mark.skipif(not (WRITER.exists() and JOURNALCTL), reason="not installed: systemd-journal-remote")
+pytestmark = needs_journal
 
 
-class JournalNode:
+class JournalNode(KernelJournal):
     """A node whose journal has the lines that were written to it."""
 
     def __init__(self, folder: Path) -> None:
-        self.journal, self._bin, self._lines = folder / "system.journal", folder / "bin", 0
+        self._bin = folder / "bin"
         self._bin.mkdir(parents=True)
-        self.journalctl(f'exec {JOURNALCTL} --file={self.journal} "$@"')
+        super().__init__(folder)
+        self.journalctl(self.reader)
 
     def journalctl(self, script: str) -> None:
         place = self._bin / "journalctl"
         place.write_text(f"#!/bin/sh\n{script}\n")
         place.chmod(stat.S_IRWXU)
-
-    def log(self, message: str, clock: int, boot: str = BOOT) -> None:
-        """Write a line of the kernel. `clock`: what the node takes for the time, seconds since 1970."""
-        self._lines += 1
-        entry = f"__REALTIME_TIMESTAMP={clock}000000\n__MONOTONIC_TIMESTAMP={self._lines}000000\n_BOOT_ID={boot}\n"
-        subprocess.run(
-            [WRITER, "-o", self.journal, "-"],
-            input=f"{entry}_TRANSPORT=kernel\nMESSAGE={message}\n\n".encode(),
-            capture_output=True,
-            check=True,
-        )
 
     def run(self, command: str) -> Any:
         done = subprocess.run(
@@ -82,6 +71,15 @@ def test_a_fault_is_seen_although_the_clock_is_set_back(node: JournalNode, trial
     assert (trial.kernel, trial.unknown) == (f"n0: {XID}", "")
 
 
+def test_the_memory_guard_is_named_as_the_cause(node: JournalNode, trial: TrialNodes) -> None:
+    """systemd takes the name of the guard out of the message: it is the identifier of the line."""
+    node.log("armed again: 9 KiB of memory are available", 1_764_230_002, GUARD)
+    node.log(ENDED, 1_764_230_003, GUARD)
+    trial.end()
+    assert (trial.kernel.split("; ")[-1], trial.unknown) == (f"n0: {GUARD}: {ENDED}", "")
+    assert cause_of(None, 0, "", trial.kernel) == "memory"
+
+
 def test_lines_of_before_the_trial_and_lines_without_a_fault_count_for_nothing(
     node: JournalNode, trial: TrialNodes
 ) -> None:
@@ -93,14 +91,14 @@ def test_lines_of_before_the_trial_and_lines_without_a_fault_count_for_nothing(
 
 def test_a_log_that_has_lost_the_beginning_is_unknown(node: JournalNode, trial: TrialNodes) -> None:
     """Rotated away, or of another boot: journalctl itself takes the nearest line."""
-    node.journal.unlink()
+    node.file.unlink()
     node.log("usb 1-1: new device", 1_764_230_090)
     trial.end()
     assert trial.unknown == "n0: the kernel's log has lost the line at which the trial began"
 
 
 def test_a_log_of_another_boot_is_unknown(node: JournalNode, trial: TrialNodes) -> None:
-    node.log("Linux version 7.0.0", 1_764_230_090, "f" * 32)
+    node.log("Linux version 7.0.0", 1_764_230_090, boot="f" * 32)
     trial.end()
     assert trial.unknown == "n0: the kernel's log has lost the line at which the trial began"
 
@@ -113,7 +111,7 @@ def test_a_log_without_a_line_is_unknown_at_the_beginning_and_at_the_end(
     node.journalctl(script)
     found.begin()
     assert why in found.unknown
-    node.journalctl(f'exec {JOURNALCTL} --file={node.journal} "$@"')
+    node.journalctl(node.reader)
     found.ask_memory()
     found.end()
     assert found.unknown == "n0: it is unknown where its kernel's log was before the trial"
