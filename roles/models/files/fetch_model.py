@@ -633,7 +633,7 @@ def _fetch_all_files(
     def one(batch: list[DeclaredFile]) -> None:
         try:
             try:
-                _fetch_one_file(folder, batch, source, progress)
+                _fetch_batch(folder, batch, source, progress)
             finally:
                 folder.record_small()
         except (FetchError, OSError) as error:
@@ -653,7 +653,7 @@ def _fetch_all_files(
         raise failures[0]
 
 
-def _fetch_one_file(
+def _fetch_batch(
     folder: ModelFolder, files: list[DeclaredFile], source: NodeSource | HubSource | None, progress: FetchProgress
 ) -> None:
     """Bring files over one connection; those that came with other bytes once more. Raises FetchError."""

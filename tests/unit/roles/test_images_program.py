@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,6 +127,15 @@ def ended(process: subprocess.Popen[str]) -> scripts.Progress:
     return scripts.progress(["inactive", *output.splitlines()])
 
 
+@pytest.fixture
+def hold(tmp_path: Path) -> Iterator[Path]:
+    """A file; while it is there a `docker save` that knows it stops in the middle. None waits for it after the test."""
+    file = tmp_path / "hold"
+    file.touch()
+    yield file
+    file.unlink(missing_ok=True)
+
+
 def test_only_the_layers_that_are_missing_travel(tmp_path: Path) -> None:
     source = DockerNode.make(tmp_path / "n1", LAYERS)
     taker = DockerNode.make(tmp_path / "n2", LAYERS[:3], LAYERS[:1])
@@ -145,10 +154,8 @@ def test_a_layer_that_the_node_has_above_other_ones_travels(tmp_path: Path) -> N
     assert 900_000 < (done.copied or 0) < 920_000
 
 
-def test_the_archive_is_passed_on_while_it_comes(tmp_path: Path) -> None:
+def test_the_archive_is_passed_on_while_it_comes(tmp_path: Path, hold: Path) -> None:
     """docker save stops in the middle: the last node of the chain has what the first one has sent."""
-    hold = tmp_path / "hold"
-    hold.touch()
     nodes = [DockerNode.make(tmp_path / "n0", LAYERS), *(DockerNode.make(tmp_path / f"n{n}") for n in (1, 2, 3))]
     fetches = [nodes[1].fetch(nodes[0], HOLD=str(hold)), nodes[2].fetch(nodes[1]), nodes[3].fetch(nodes[2])]
     until(lambda: nodes[3].archive.exists() and nodes[3].archive.stat().st_size > 300_000)
@@ -158,9 +165,7 @@ def test_the_archive_is_passed_on_while_it_comes(tmp_path: Path) -> None:
     assert all(node.has_image() for node in nodes)
 
 
-def test_a_node_that_lacks_more_waits_until_the_other_one_has_the_image(tmp_path: Path) -> None:
-    hold = tmp_path / "hold"
-    hold.touch()
+def test_a_node_that_lacks_more_waits_until_the_other_one_has_the_image(tmp_path: Path, hold: Path) -> None:
     first, second = DockerNode.make(tmp_path / "n0", LAYERS), DockerNode.make(tmp_path / "n1", LAYERS[:1])
     third = DockerNode.make(tmp_path / "n2")
     fetches = [second.fetch(first, HOLD=str(hold)), third.fetch(second)]
@@ -172,9 +177,7 @@ def test_a_node_that_lacks_more_waits_until_the_other_one_has_the_image(tmp_path
     assert [(one.copied or 0) // 600_000 for one in done] == [1, 2]
 
 
-def test_a_transfer_that_is_killed_goes_on_from_its_last_byte(tmp_path: Path) -> None:
-    hold = tmp_path / "hold"
-    hold.touch()
+def test_a_transfer_that_is_killed_goes_on_from_its_last_byte(tmp_path: Path, hold: Path) -> None:
     source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2", LAYERS[:1])
     killed = taker.fetch(source, HOLD=str(hold))
     until(lambda: taker.archive.exists() and taker.archive.stat().st_size > 200_000)
@@ -187,9 +190,9 @@ def test_a_transfer_that_is_killed_goes_on_from_its_last_byte(tmp_path: Path) ->
     assert came + (done.copied or 0) < 920_000
 
 
-def test_a_killed_transfer_goes_on_from_another_node_and_with_another_layer_it_begins_anew(tmp_path: Path) -> None:
-    hold = tmp_path / "hold"
-    hold.touch()
+def test_a_killed_transfer_goes_on_from_another_node_and_with_another_layer_it_begins_anew(
+    tmp_path: Path, hold: Path
+) -> None:
     source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
     killed = taker.fetch(source, HOLD=str(hold))
     until(lambda: taker.archive.exists() and taker.archive.stat().st_size > 200_000)
@@ -219,9 +222,7 @@ def test_bytes_that_changed_on_their_way_are_loaded_nowhere(tmp_path: Path) -> N
     assert "docker load does not accept the archive" in done.reported
 
 
-def test_a_source_whose_own_transfer_was_killed(tmp_path: Path) -> None:
-    hold = tmp_path / "hold"
-    hold.touch()
+def test_a_source_whose_own_transfer_was_killed(tmp_path: Path, hold: Path) -> None:
     first, second, third = (
         DockerNode.make(tmp_path / "n0", LAYERS),
         *(DockerNode.make(tmp_path / f"n{n}") for n in "12"),

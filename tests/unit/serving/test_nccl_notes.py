@@ -40,7 +40,7 @@ def test_an_image_that_does_not_tell_is_unknown_and_not_good() -> None:
     assert line.startswith(f"image: NCCL of {VLLM} is unknown: no container of it tells a version; ")
 
 
-def test_what_is_known_against_a_build_is_told_before_a_start() -> None:
+def test_what_is_known_against_a_build_is_reported_before_a_start() -> None:
     (line,) = notes(ImageNccl("2.28.9", "wheel", ()))
     assert line.startswith("image: NCCL 2.28.9 of the image: two ranks spin for ever")
     assert line.endswith("(nccl.2-28-9-wheel, docs/reference/advisories.md)")
