@@ -49,7 +49,7 @@ from sparkrack.autopsy.questions import (
     echoes,
     of_receiver,
 )
-from sparkrack.autopsy.verdict import CLOCK_SECONDS
+from sparkrack.autopsy.verdict import CLOCK_SECONDS, SAME_SECONDS
 from switch.verify_client import SwitchChecks
 
 CONNECT_SECONDS = 10
@@ -456,7 +456,8 @@ def _of_switch(rack: Rack, evidence: Evidence, name: str, collector: _Collector)
         now, skew = parse.switch_now(clock), parse.switch_skew(clock, asked)
         if not evidence.alive:
             counted = _or_none(lambda: look.ask(COUNTERS))
-        since = asked - parse.switch_booted(look.ask(RESOURCE.sentence()))
+        # Clock and uptime have whole seconds: a change soon after the start may have a time before it.
+        since = asked - parse.switch_booted(look.ask(RESOURCE.sentence())) - SAME_SECONDS
         interfaces = look.ask(INTERFACES)
         log = _or_none(lambda: look.ask(LOG))
         links = look.links

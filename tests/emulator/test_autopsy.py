@@ -57,6 +57,7 @@ def test_the_leg_of_a_dead_node(workdir: Workdir, nodes: Nodes) -> None:
     """Its last line was received in the second in which its link went down, and no record says why: power."""
     assert workdir.run("-y").code == 0
     cage, lane = LEG
+    waits_for(lambda: workdir.emulator.links()[f"{cage}-{lane}"] == "link-ok")
     workdir.emulator.control({"op": "cable", "do": "pull", "cage": cage, "lane": lane})
     pulled = time.time()
     waits_for(lambda: workdir.emulator.links()[f"{cage}-{lane}"] == "no-link")

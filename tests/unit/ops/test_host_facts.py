@@ -116,8 +116,7 @@ exec "$@"
     [
         (True, "", 100, ""),
         (False, "right", 100, ""),
-        # What fits into the pipe: pyinfra's own connector fails with "Broken pipe" where more is not read.
-        (False, "wrong", 10, "sudo: 1 incorrect password attempt"),
+        (False, "wrong", 100, "sudo: 1 incorrect password attempt"),
     ],
 )
 def test_a_probe_longer_than_one_argument_reaches_the_shell_of_sudo(
