@@ -184,8 +184,7 @@ def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: P
 
     def judged() -> str:
         try:
-            check = verify.test_the_node_exports_what_it_knows_of_itself
-            check(spark2, machine, server.rack, report)  # type: ignore[arg-type]
+            verify.test_the_node_exports_what_it_knows_of_itself(spark2, machine, report)
         except AssertionError as fault:
             return str(fault)
         return ""
@@ -247,7 +246,7 @@ def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:
     report = CheckReporter([])
     machine: Any = Machine(tmp_path)
     for node in server.rack.nodes.values():
-        verify.test_the_exporter_answers(node, machine, server.rack)  # type: ignore[arg-type]
+        verify.test_the_exporter_answers(node, machine)
     at = server.rack.nodes["spark2"]
     verify.test_every_node_is_scraped(at, machine, server.rack, report)
     verify.test_the_alerts_are_evaluated(at, machine, server.rack, report)
@@ -402,7 +401,7 @@ def test_a_node_that_dies_is_reported(server: Server, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"spark1 is down: .*connection refused"):
         verify.test_every_node_is_scraped(server.rack.nodes["spark2"], machine, server.rack, report)
     with pytest.raises(AssertionError, match="Connection refused"):
-        verify.test_the_exporter_answers(server.rack.nodes["spark1"], machine, server.rack)  # type: ignore[arg-type]
+        verify.test_the_exporter_answers(server.rack.nodes["spark1"], machine)
 
 
 # Name, node and further labels of an alert, and whether others silence it.
