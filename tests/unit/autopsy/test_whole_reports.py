@@ -1,4 +1,4 @@
-"""Each end of a boot as a whole report, and each question of an autopsy as a whole text; UPDATE_DOCS=1 renews both."""
+"""Whole reports, each limit of the verdict, and each question of an autopsy as text; UPDATE_DOCS=1 renews them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ from tests.unit.autopsy.ends import (
     samples,
     up,
 )
-from tests.unit.autopsy.test_verdict import KNOWN, LIFE, LOCKUP, OOPS, SILENT, STALL, UNKNOWN, WEDGED, XID
+from tests.unit.autopsy.test_verdict import LIFE, LOCKUP, OOPS, SILENT, STALL, WEDGED, XID
 from tests.unit.model import serving_racks
 
 CASES = "tests/cases/autopsy/ends.md"
 TEXTS = "tests/cases/autopsy/questions.md"
-ENDS = {name: case[0] for name, case in KNOWN.items()} | {name: case[0] for name, case in UNKNOWN.items()}
 SOURCES = (
     EvidenceSource("boot evidence", SourceState.READ, "2 lines", 1.25),
     EvidenceSource("netconsole at spark1", SourceState.ABSENT, "no line was received"),
@@ -216,12 +215,6 @@ def rack() -> Rack:
         "alone": serving_racks.unit(nodes=["n0"], parallel={"tensor": 1}, state="down"),
     }
     return serving_racks.loaded(serving_racks.text(units))
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_what_is_reported_of_an_end_but_for_its_timeline(rack: Rack, name: str) -> None:
-    found = list(lines(report_of(rack, ENDS[name])))
-    generated.check(CASES, name, "\n".join((*found[found.index("sources:") + 1 :], "")))
 
 
 @pytest.mark.parametrize("name", WHOLE)
