@@ -66,7 +66,7 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "stopped all services",
     ),
     "planned: a node that was switched off, and on again a day later": (
-        back(86400, clean_stop=replace(MARK, target="poweroff"), disk=COLD),
+        back(86400, clean_stop=replace(MARK, target="poweroff"), power_ons=COLD),
         Cause.PLANNED,
         "high",
         "stopped all services for poweroff",
@@ -78,7 +78,9 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "stopped all services",
     ),
     "power: a packet with the words of a panic, and the node lived on": (
-        back(300, samples=samples(), lines=(line(-200, PANIC, source="netconsole"),), changes=(down(0),), disk=COLD),
+        back(
+            300, samples=samples(), lines=(line(-200, PANIC, source="netconsole"),), changes=(down(0),), power_ons=COLD
+        ),
         Cause.POWER,
         "medium",
         "1 more power-ons of the disk",
@@ -109,7 +111,7 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "power, or a reset without a record",
     ),
     "power: on again by hand, and the disk counted it": (
-        back(2400, samples=samples(), changes=(down(1), up(2390), down(2395)), disk=COLD),
+        back(2400, samples=samples(), changes=(down(1), up(2390), down(2395)), power_ons=COLD),
         Cause.POWER,
         "high",
         "1 more power-ons of the disk",
@@ -224,7 +226,7 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "systemd stopped, and the node booted again 90 s later",
     ),
     "watchdog: a standstill, and the link goes down a limit later with the power on": (
-        back(150, samples=samples(), changes=(down(64), up(140)), disk=WARM),
+        back(150, samples=samples(), changes=(down(64), up(140)), power_ons=WARM),
         Cause.WATCHDOG,
         "medium",
         "64 s after the last sample, and the disk kept its power",
@@ -243,7 +245,7 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "the link stayed up for 3600 s",
     ),
     "freeze: and a power-on of the disk by hand after that": (
-        back(7200, samples=samples(), changes=(down(3600), up(7100), down(7150)), disk=COLD),
+        back(7200, samples=samples(), changes=(down(3600), up(7100), down(7150)), power_ons=COLD),
         Cause.FREEZE,
         "medium",
         "the link stayed up for 3600 s",
@@ -285,11 +287,11 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
     ),
     "silent for half a minute, and the link is up": (dead(30, leg_up=True, samples=samples()), "no record"),
     "a reset by hand: the disk kept its power": (
-        back(samples=samples(), changes=(down(0),), disk=WARM),
+        back(samples=samples(), changes=(down(0),), power_ons=WARM),
         "a reset without a record: the disk kept its power",
     ),
     "a power-on of the disk alone: it may have stood still before": (
-        back(disk=COLD, samples=samples()),
+        back(power_ons=COLD, samples=samples()),
         "lost its power at some time",
     ),
     "the link of a booting node says nothing without the switch's log": (
@@ -301,7 +303,7 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
         "systemd stopped, and what ended the boot after that is unknown",
     ),
     "systemd stopped, and the node was reset after an hour": (
-        back(3600, samples=samples(60), lines=(line(0, FROZEN, "systemd"),), changes=(down(60),), disk=WARM),
+        back(3600, samples=samples(60), lines=(line(0, FROZEN, "systemd"),), changes=(down(60),), power_ons=WARM),
         "systemd stopped, and what ended the boot after that is unknown",
     ),
     "a shutdown that was only announced": (
@@ -353,11 +355,11 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
         "planned (mark of the shutdown): systemd had stopped all services for reboot, and programs ran on for 210 s",
     ),
     "a panic of which pstore has the record, and the disk counts a power-on at the last sign of life": (
-        back(samples=samples(), records=(f"{PANIC}\n",), changes=(down(1),), disk=COLD),
+        back(samples=samples(), records=(f"{PANIC}\n",), changes=(down(1),), power_ons=COLD),
         "the evidence contradicts itself: panic and power",
     ),
     "a packet with the words of a panic just before a power loss": (
-        back(samples=samples(), lines=(line(-2, PANIC, source="netconsole"),), changes=(down(1),), disk=COLD),
+        back(samples=samples(), lines=(line(-2, PANIC, source="netconsole"),), changes=(down(1),), power_ons=COLD),
         "the evidence contradicts itself: panic and power",
     ),
     "a panic in the journal, and the samples go on": (
@@ -369,19 +371,21 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
         "no record",
     ),
     "an oops": (
-        back(samples=samples(), records=(OOPS,), changes=(down(0),), disk=WARM),
+        back(samples=samples(), records=(OOPS,), changes=(down(0),), power_ons=WARM),
         "before that there was an oops (3 lines, the last one in pstore): ",
     ),
     "an Xid": (
-        back(samples=samples(), lines=(line(-4, XID),), changes=(down(0),), disk=WARM),
+        back(samples=samples(), lines=(line(-4, XID),), changes=(down(0),), power_ons=WARM),
         f"an Xid of the GPU (in journal 4 s before the last sign of life): {XID}",
     ),
     "a soft lockup and an RCU stall": (
-        back(samples=samples(), lines=(line(-9, LOCKUP), line(-5, STALL)), changes=(down(0),), disk=WARM),
+        back(samples=samples(), lines=(line(-9, LOCKUP), line(-5, STALL)), changes=(down(0),), power_ons=WARM),
         f"a soft lockup (in journal 9 s before the last sign of life): {LOCKUP}; an RCU stall (in journal 5 s",
     ),
     "an error of the hardware that the firmware reports": (
-        back(samples=samples(), hardware=("[Hardware Error]: event severity: fatal",), changes=(down(0),), disk=WARM),
+        back(
+            samples=samples(), hardware=("[Hardware Error]: event severity: fatal",), changes=(down(0),), power_ons=WARM
+        ),
         "an error of the hardware before this boot, by its firmware: [Hardware Error]: event severity: fatal",
     ),
     "the link died with the last sample, and another leg of the node is up": (

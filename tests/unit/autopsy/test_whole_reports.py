@@ -111,7 +111,7 @@ LIMITS: dict[str, tuple[Evidence, ...]] = {
         back(gap, lines=(line(0, FROZEN, "systemd"),)) for gap in (0, 420, 421, -1)
     ),
     "a link that goes down 29, 30, 147 and 148 s after the last sample": tuple(
-        back(400, samples=samples(), changes=(down(gap),), disk=WARM, lines=()) for gap in (29, 30, 147, 148)
+        back(400, samples=samples(), changes=(down(gap),), power_ons=WARM, lines=()) for gap in (29, 30, 147, 148)
     ),
     "memory that was refused 1200 and 1201 s before the end": tuple(
         back(samples=NO_MEMORY, lines=(line(-at, NVRM), line(0, "x"))) for at in (1200, 1201)
@@ -134,7 +134,7 @@ LIMITS: dict[str, tuple[Evidence, ...]] = {
         for calm in (59, 61)
     ),
     "pressure and refused memory, and a disk that lost its power": tuple(
-        dead(20, samples=(*samples(-400, 0, full=34.0), *PRESSED), disk=disk) for disk in (None, WARM, COLD)
+        dead(20, samples=(*samples(-400, 0, full=34.0), *PRESSED), power_ons=count) for count in (None, WARM, COLD)
     ),
     "a link that goes down 3 and 3.1 s beside the last sample": tuple(
         dead(samples=samples(), changes=(down(at),)) for at in (3, 3.1, -3, -3.1)

@@ -21,7 +21,7 @@ from core.model.errors import ConfigError
 from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
-from roles.watch import notifications, rules, switch_reader, switch_reader_apply
+from roles.watch import apply, notifications, rules, switch_reader
 from roles.watch.facts import (
     METRICS_FILES,
     MODES,
@@ -93,7 +93,7 @@ class Node:
 
 
 def changeset(here: FactsAndSecret) -> Changeset:
-    return switch_reader_apply.run_switch_reader.changeset(here)
+    return apply.run_switch_reader.changeset(here)
 
 
 def messages(found: Changeset) -> list[str]:
