@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -56,7 +56,13 @@ _loaded = cache(loaded)
 def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
     """Return the answers of a case's node. `from`: its base state besides `node`, from ROLE.FROM.yaml."""
     like = dict(read(OPERATIONS / f"{role}.{case['from']}.yaml")) if "from" in case else {}
-    return node_of(role) | like | dict(case.get("node", {}))
+    return with_changes(node_of(role) | like, case.get("node", {}))
+
+
+def with_changes(answers: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return answers with other ones by key: the whole answer, or edits `[old, new]` of the text that is there."""
+    edited = {key: changed(answers[key], *map(tuple, new)) for key, new in changes.items() if isinstance(new, list)}
+    return {**answers, **changes, **edited}
 
 
 def answers_of(role: str, case: dict[str, Any]) -> Answers:
