@@ -277,12 +277,11 @@ def test_what_each_operation_does(site: Site, name: str) -> None:
         return {one.changeset.__name__: _describe_changeset(one.changeset(here), site.folder) for one in OPERATIONS}
 
     usual = {} if name == "as declared" else described(NODES["as declared"])
-    lines = [
-        line
-        for operation, found in described(NODES[name]).items()
-        if found != usual.get(operation)
-        for line in (f"# {operation}", *found)
-    ]
+    texts: dict[tuple[str, ...], list[str]] = {}
+    for operation, found in described(NODES[name]).items():
+        if found != usual.get(operation):
+            texts.setdefault(tuple(found), []).append(operation)
+    lines = [line for found, operations in texts.items() for line in (f"# {', '.join(operations)}", *found)]
     generated.check(CASES, name, "".join(f"{line}\n" for line in lines))
 
 
