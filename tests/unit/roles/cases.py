@@ -54,9 +54,19 @@ _loaded = cache(loaded)
 
 
 def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
-    """Return the answers of a case's node. `from`: its base state besides `node`, from ROLE.FROM.yaml."""
-    like = dict(read(OPERATIONS / f"{role}.{case['from']}.yaml")) if "from" in case else {}
-    return with_changes(node_of(role) | like, case.get("node", {}))
+    """Return the answers of a case's node. `from`: its base state besides `node`, from ROLE.FROM.yaml, which may
+    have one of its own.
+    """
+    return with_changes(base_of(role, case, node_of(role)), case.get("node", {}))
+
+
+def base_of(role: str, case: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the base state of a case or of a base state; without one that is usual."""
+    if "from" not in case:
+        return dict(usual)
+    like = read(OPERATIONS / f"{role}.{case['from']}.yaml")
+    base = base_of(role, like, usual)
+    return with_changes(base, {key: value for key, value in like.items() if key != "from"})
 
 
 def with_changes(answers: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
