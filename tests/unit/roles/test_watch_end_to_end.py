@@ -6,9 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pty
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -36,6 +34,7 @@ from sparkrack.watch.history import BOOTS, CURVES, FIRED, LEGS
 from sparkrack.watch.metrics_delivery import deliver_drift
 from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
 from sparkrack.watch.switches import LEG_QUERIES, STATE_QUERIES, SWITCH_QUERIES
+from tests.own_terminal import Terminal
 from tests.unit.autopsy.nodes import Nodes
 from tests.unit.cli.cli_fixtures import SPARKRACK
 from tests.unit.drift.plans import machine, plan
@@ -135,44 +134,23 @@ def test_the_screen_renews_itself_until_it_is_ended(server: Server, tmp_path: Pa
     """On a terminal; Ctrl-C ends it with the exit code of what it showed."""
     file = tmp_path / "rack.yaml"
     file.write_text(changed(SWITCH, WATCHING))
-    screen, its = pty.openpty()
     words = [SPARKRACK, "watch", "--rack", str(file), "--url", server.url]
-    environment = {**os.environ, "TERM": "xterm"}
-    with subprocess.Popen(words, stdin=its, stdout=its, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        os.close(its)
-        seen = ""
-        try:
-            while len(set(re.findall(r"\d\d:\d\d:\d\d UTC, two by", seen))) < 2:
-                assert select.select([screen], [], [], LIMIT)[0], seen
-                seen += os.read(screen, 4096).decode()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(LIMIT) in (0, 2)
-            assert process.stderr
-            assert "Traceback" not in process.stderr.read()
-        finally:
-            process.kill()
-            os.close(screen)
-    assert "clock MHz" in seen
+    with Terminal(words, {**os.environ, "TERM": "xterm"}) as terminal:
+        terminal.until(r"(\d\d:\d\d:\d\d UTC, two by)(?s:.*)(?!\1)\d\d:\d\d:\d\d UTC, two by")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.finish() in (0, 2)
+        assert "Traceback" not in terminal.shown
+        assert "clock MHz" in terminal.shown
 
 
 def test_a_terminal_without_cursor_movement_gets_one_reading(server: Server, tmp_path: Path) -> None:
     """`TERM=dumb`, as in an editor's shell: nothing can be renewed there, so the command ends after one reading."""
     file = tmp_path / "rack.yaml"
     file.write_text(changed(SWITCH, WATCHING))
-    screen, its = pty.openpty()
     words = [SPARKRACK, "watch", "--rack", str(file), "--url", server.url]
-    environment = {**os.environ, "TERM": "dumb"}
-    with subprocess.Popen(words, stdin=its, stdout=its, stderr=its, env=environment) as process:
-        os.close(its)
-        seen = b""
-        try:
-            while not re.search(rb"\d\d:\d\d:\d\d UTC, two by", seen):
-                assert select.select([screen], [], [], LIMIT)[0], seen
-                seen += os.read(screen, 4096)
-            assert process.wait(LIMIT) in (0, 2)
-        finally:
-            process.kill()
-            os.close(screen)
+    with Terminal(words, {**os.environ, "TERM": "dumb"}) as terminal:
+        assert terminal.finish() in (0, 2)
+        assert re.search(r"\d\d:\d\d:\d\d UTC, two by", terminal.shown)
 
 
 def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: Path) -> None:
