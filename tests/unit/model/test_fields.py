@@ -84,8 +84,8 @@ REFUSED = [
     (
         fields.DriverVersion,
         (
-            "{} is not a version of the driver; write its major version, of at least three digits, and as much of the rest "
-            "as is to be held, like 580.159"
+            "{} is not a version of the driver; write its major version, of at least three digits, and as much of the "
+            "rest as is to be held, like 580.159"
         ),
         ["58"],
     ),
