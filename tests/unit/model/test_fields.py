@@ -29,10 +29,16 @@ PIN = "name a version, like scitrera/dgx-spark-sglang:0.5.12, or a digest (@sha2
 DIGEST = "@sha256:" + "a" * 64
 WHOLE = "an amount of memory; write a whole number of M or G, like"
 A = "a" * 63
+NO_NAMES = ("", "a\n", "-a", ".a", "_a", "a b", "a/b", "a;b", "a$b", "ä", "a\0", "..", "٣")
+IMAGES = (
+    *("ubuntu:24.04", "scitrera/dgx-spark-sglang:0.5.12", "nvcr.io/nvidia/vllm:26.05-py3", "a:latestish"),
+    *("10.77.0.1:5000/a/b-c__d:v1_x", f"a@sha256:{'0' * 64}", f"a:latest@sha256:{'0' * 64}"),
+)
+NO_IMAGES = ("a@sha256:00", "A/B:1", "a:1 --privileged", "--privileged", "a:1\n", "a//b:1", f"{'a' * 600}:1")
 
 
 TAKEN = [
-    (fields.Name, [A]),
+    (fields.Name, [A, "a", "0", "spark-1_x.lab", "A" * 63]),
     (fields.UserName, ["_" + "a" * 31]),
     (fields.HostName, [A, f"{'a' * 31}.{'b' * 31}"]),
     (fields.Model, [A]),
@@ -48,19 +54,19 @@ TAKEN = [
     (fields.Management, ["10.0.0.7/32", "127.0.0.1/32"]),
     (fields.Syslog, ["head", "10.77.0.1"]),
     (fields.Fingerprint, ["a" * 64]),
-    (fields.MemorySize, ["1024M", "1G", "128G"]),
+    (fields.MemorySize, ["1024M", "1G", "128G", "131072M"]),
     (fields.DiskSize, ["512M", "4096G"]),
     (fields.LogSize, ["1M", "10G"]),
     (fields.Floor, [False, "256M", "64G"]),
     (fields.Duration, ["24h", "1440m", "86400s"]),
-    (fields.Image, ["a" * (512 - len(DIGEST)) + DIGEST, "a:1"]),
+    (fields.Image, ["a" * (512 - len(DIGEST)) + DIGEST, "a:1", *IMAGES]),
     (HubName, ["0/0", f"{'a' * 96}/{'b' * 96}"]),
     (fields.Environment, ["_" + "A" * 127]),
     (fields.FilePath, [" x", Path("x")]),
     (fields.SshPath, ["/a b%\udc80"]),
 ]
 REFUSED = [
-    (fields.Name, f"{{}} cannot be a name; {NAME}", ["a" * 64]),
+    (fields.Name, f"{{}} cannot be a name; {NAME}", ["a" * 64, *NO_NAMES]),
     (fields.UserName, f"{{}} cannot be a user name; {USER}", ["a" * 33, 7, 7.5, True]),
     (fields.HostName, f"{{}} cannot be the name of a machine; {HOST}", [f"{'a' * 32}.{'b' * 31}", "a-"]),
     (fields.HostName, "{} is read as an IPv4 address by programs; write a name like spark1", ["a.1", "0x7f"]),
@@ -140,10 +146,14 @@ REFUSED = [
     (
         fields.Fingerprint,
         "{} is not the SHA-256 fingerprint of a certificate; write its 64 hex digits, colons allowed",
-        ["a" * 63],
+        ["a" * 63, "", "0" * 65, "g" * 64, ":".join(["00"] * 31), "0:" * 32, "00:" * 32],
     ),
-    (fields.MemorySize, "{} does not fit a GB10 node; write 1G to 128G", ["1023M", "131073M"]),
-    (fields.MemorySize, f"{{}} is not {WHOLE} 100G", ["8", 8, "0G"]),
+    (fields.MemorySize, "{} does not fit a GB10 node; write 1G to 128G", ["1023M", "131073M", "129G"]),
+    (
+        fields.MemorySize,
+        f"{{}} is not {WHOLE} 100G",
+        ["8", 8, "0G", "-1G", "100g", "80%", "1.5G", "infinity", "100G\n", "٣G"],
+    ),
     (fields.DiskSize, "{} does not fit the disk of a GB10 node; write 512M to 4096G", ["511M", "4097G"]),
     (fields.DiskSize, "{} is not an amount of disk; write a whole number of M or G, like 10G", ["x"]),
     (fields.LogSize, "{} is not a fit size for a log file; write 1M to 10G", ["10241M"]),
@@ -152,9 +162,13 @@ REFUSED = [
     (fields.Floor, f"{{}} is not {WHOLE} 3G", [0]),
     (fields.Duration, "{} is too long; write at most 24h", ["86401s", "1441m"]),
     (fields.Duration, "{} is not a duration; write a whole number of s, m or h, like 30s", ["0s", 30]),
-    (fields.Image, f"{{}} is not a container image; {PIN}", ["a" * (513 - len(DIGEST)) + DIGEST]),
-    (fields.Image, f"{{}} is not pinned; {PIN}", ["a"]),
-    (fields.Image, f"{{}} is not pinned, the tag moves; {PIN}", ["a:nightly-latest"]),
+    (fields.Image, f"{{}} is not a container image; {PIN}", ["a" * (513 - len(DIGEST)) + DIGEST, *NO_IMAGES]),
+    (fields.Image, f"{{}} is not pinned; {PIN}", ["a", "ubuntu", "10.77.0.1:5000/a"]),
+    (
+        fields.Image,
+        f"{{}} is not pinned, the tag moves; {PIN}",
+        ["a:nightly-latest", "a:latest", "a:LATEST", "a:latest-cu130"],
+    ),
     (
         HubName,
         "is not the name of a model on the hub; write its owner and its name, like Qwen/Qwen3-235B-A22B-GPTQ-Int4",
