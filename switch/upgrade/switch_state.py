@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from core.routeros.errors import SentenceError, UnreadableError
 from core.routeros.menus import (
     DEVICE_MODE,
+    FACT,
     IDENTITY,
     PACKAGE,
     RESOURCE,
     ROUTERBOARD,
     SAFE_MODE,
     SCHEDULER,
+    STATE,
     Menu,
     Row,
     Sentence,
 )
-from core.routeros.menus.menu import FACT, STATE
 from core.routeros.reading import Ask, SwitchReading, read_switch
 from core.routeros.rollback_timer import is_timer
 from core.routeros.safe_mode import enabled, holder
