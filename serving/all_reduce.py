@@ -210,6 +210,9 @@ def wire_between(measured: Sequence[Bandwidth], ranks: Collection[str]) -> Wire:
     own = [one for one in measured if {one.sender, one.receiver} <= {*ranks}]
     figures = tuple(figure for one in own for figure in one.gbps)
     faults = tuple(dict.fromkeys(f"{one.sender} to {one.receiver}: {one.verdict}" for one in own if not one.good))
+    # The sessions of other nodes may not have measured yet.
+    missing = [rank for rank in ranks if own and all(rank not in (one.sender, one.receiver) for one in own)]
+    faults += tuple(f"{rank}: not measured" for rank in missing)
     slow = any(one.good is False for one in own)
     enough_of = {min(one.gbps): one.least / len(one.halves) for one in own if one.gbps and one.least is not None}
     least = enough_of.get(min(figures)) if figures else None

@@ -176,6 +176,14 @@ def test_a_wire_that_was_measured_in_part_is_not_healthy(world: ServingWorld, tm
     assert (found.wire_good, found.slow, found.good) == (None, None, True)
 
 
+def test_a_wire_is_not_healthy_while_that_of_a_rank_is_not_measured_yet() -> None:
+    """The sessions of a verification measure in parallel: that of the head may be ready before another one begins."""
+    found = all_reduce.wire_between([wire()], ("n0", "n1", "n2"))
+    assert (found.good, found.verdict, found.gbps) == (None, "n2: not measured", (98.0,))
+    assert all_reduce.wire_between([wire()], ("n0", "n1")).good
+    assert all_reduce.wire_between([wire(good=False)], ("n0", "n1", "n2")).good is False
+
+
 def test_the_report_says_why_nothing_was_measured(world: ServingWorld) -> None:
     idle = Ended(world, silent=["n0"])
     (world.nodes["n1"].root / "containers").write_text("unit sparkrack-one\n")
