@@ -104,10 +104,12 @@ def _force_removal(unit: ServedUnit) -> str:
 
 
 def remove(unit: ServedUnit) -> str:
-    """Return the shell text that removes a container of it, and fails unless docker has none of this name then."""
+    """Return the shell text that removes a container of it, and fails unless docker has none of this name then: docker
+    may be removing it by itself, since its rank has ended."""
     listed = f"timeout --kill-after=5 20 docker ps --all --quiet --filter 'name=^/?{container_name(unit)}$'"
     return (
-        f"{_force_removal(unit)}; left=$({listed}) || exit 1; "
+        f"{_force_removal(unit)}; n=0; while left=$({listed}) || exit 1; "
+        '[ -n "$left" ] && [ $n -lt 10 ]; do n=$((n + 1)); sleep 0.5; done; '
         '[ -z "$left" ] || { echo "docker does not remove it" >&2; exit 1; }'
     )
 

@@ -27,7 +27,10 @@ from tests.unit.roles.test_serving_proof import UnitMachine
 KEPT = "var/lib/sparkrack/serve/collective"
 DOCKER = """
 case $1 in
-ps) case $* in *--all*) cat @/left 2>/dev/null ;; *) cat @/containers 2>/dev/null ;; esac; exit 0 ;;
+ps) case $* in
+    *--all*) cat @/left 2>/dev/null; [ ! -e @/leaving ] || { cat @/leaving; rm @/leaving; } ;;
+    *) cat @/containers 2>/dev/null ;;
+    esac; exit 0 ;;
 run) echo "$*" >> @/ran; cat @/printed; [ ! -s @/printed-errors ] || { cat @/printed-errors >&2; exit 1; } ;;
 logs) [ ! -e @/gone ] || { echo "Error response from daemon: No such container" >&2; exit 1; }
     cat @/printed @/printed-errors; echo ended ;;
@@ -321,11 +324,19 @@ def test_a_silent_node_keeps_no_container_of_another_one(world: ServingWorld, si
 
 def test_a_container_that_docker_does_not_remove_is_unknown_beside_the_result(world: ServingWorld) -> None:
     (world.nodes["n1"].root / "left").write_text("0123456789ab\n")
+    stand_in(world.nodes["n1"].root, "sleep", "")
     ended = Ended(world)
     assert "all-reduce of 64 MiB 10.9 GB/s" in ended.lines("note")[0]
     assert str(ended.failure) == (
         "n0: unit one: sparkrack-one-collective of n1 may be left until it ends by itself: docker does not remove it"
     )
+
+
+def test_a_container_that_docker_removes_by_itself_meanwhile_is_waited_for(world: ServingWorld) -> None:
+    """`docker rm` of a container with --rm that has ended: "removal of container is already in progress"."""
+    (world.nodes["n1"].root / "leaving").write_text("0123456789ab\n")
+    ended = Ended(world)
+    assert ended.failure is None, ended.failure
 
 
 def test_the_cause_is_named_beside_the_ranks_that_waited_for_it(world: ServingWorld) -> None:
