@@ -33,8 +33,9 @@ NCCL_CONTAINER = "sparkrack.image-look"
 """A unit cannot have a name with a dot, so this is never the container of one."""
 _CONTAINER_ENDED = re.compile(r"sparkrack: container ended (\d+)")
 _NCCL = re.compile(rf"nccl: (\d{{1,4}}(?:\.\d{{1,4}}){{2}}) ({'|'.join(NCCL_BUILDS)})")
-_NO_ANSWER = (124, 125)
-"""Exit codes of timeout, and of docker itself. The container's own are an answer."""
+_NO_ANSWER = (124, 125, 137, 143)
+"""Exit codes of timeout (137: its client did not end at SIGTERM), of docker itself, and of a container that something
+has ended: docker that stops, or the kernel for memory. The container's own are an answer."""
 _KEPT_LINES, _KEPT_LENGTH = 50, 200
 """Lines and characters of an image's /etc/nccl.conf that are recorded."""
 _NOISE = re.compile(r"^[0-9a-f]{12}: |^$")
