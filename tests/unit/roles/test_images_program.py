@@ -214,6 +214,25 @@ def test_what_docker_does_not_accept_is_fetched_once_more_with_all_layers(tmp_pa
     assert "docker load does not accept the archive; all layers are fetched" in done.reported
 
 
+def test_a_docker_that_ends_while_it_loads_has_not_refused_the_archive(tmp_path: Path) -> None:
+    """What has come stays, and the next run loads it without another byte."""
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2", LAYERS[:3])
+    down, message = taker.root / "down", "Cannot connect to the Docker daemon at unix:///var/run/docker.sock"
+    docker = f'exec {sys.executable} -I {DOCKER} {taker.root}/store "$@"'
+    stand_in(
+        taker.root,
+        "docker",
+        f'[ "$1" != load ] || touch {down}; [ ! -e {down} ] || {{ echo {message} >&2; exit 1; }}\n{docker}',
+    )
+    done = ended(taker.fetch(source))
+    assert (done.fine, done.source_stopped, done.reported[-1]) == (False, False, message), done
+    came = taker.archive.stat().st_size
+    assert came < 2 * 300_000, "one of four layers"
+    stand_in(taker.root, "docker", docker)
+    done = ended(taker.fetch(source))
+    assert (done.fine, done.copied, taker.has_image()) == (True, 0, True), done
+
+
 def test_bytes_that_changed_on_their_way_are_loaded_nowhere(tmp_path: Path) -> None:
     source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
     (source.root / "store" / digest(LAYERS[2]).partition(":")[2]).write_bytes(b"x" * 300_000)
