@@ -21,6 +21,13 @@ from serving.launch import NCCL_CONF
 FOLDER = "/run/sparkrack-images"
 ARCHIVES = "/var/tmp/sparkrack-images"  # noqa: S108 - the program refuses a folder that is not of root alone
 """What has come of an image until docker has loaded it. systemd removes what is older than 30 days in /var/tmp."""
+FREE_BYTES = (
+    f"came=$(du -sB1 {ARCHIVES} 2>/dev/null | cut -f 1); disk=$(stat -c %d {ARCHIVES} 2>/dev/null) || disk=none; "
+    'free_bytes() { free=$(df -B1 --output=avail "$1" | tail -n 1 | tr -d " "); '
+    '[ -z "$free" ] || [ "$(stat -c %d "$1")" != "$disk" ] || free=$((free + ${came:-0})); echo "$free"; }; '
+)
+"""Shell function that prints the free bytes in a folder. What has come of an image there counts as free: the transfer
+of that image goes on from its last byte, and the one of another image removes it."""
 PYTHON = ("/usr/bin/python3", "-I", "-B")
 UNIT = "sparkrack-image-"
 _COUNTED = re.compile(r"^(\d+) bytes copied$")
@@ -78,7 +85,8 @@ def start(image: ImageName, user: str, body: str, folders: Collection[str], need
     launch = detached(image).start(
         f"LC_ALL=C; export LC_ALL\n{body}", ("/bin/sh",), f"sparkrack fetches {image.local}", user=user
     )
-    return f"{_check_room(folders, need)}{launch}"
+    # A pull does not use what has come of an image.
+    return f"{_check_room(folders, need, 'came=0; ')}{launch}"
 
 
 def start_copy(image: ImageName, job: dict[str, object], folders: Collection[str], need: int) -> tuple[str, str]:
@@ -92,10 +100,10 @@ def start_copy(image: ImageName, job: dict[str, object], folders: Collection[str
     return f"{_check_room(folders, need)}{launch}", base64.b64encode(json.dumps(job).encode()).decode()
 
 
-def _check_room(folders: Collection[str], need: int) -> str:
+def _check_room(folders: Collection[str], need: int, counted: str = "") -> str:
     return (
-        "set -eu; umask 022; "
-        f"for d in {_quoted_words(*folders)}; do free=$(df -B1 --output=avail \"$d\" | tail -n 1 | tr -d ' '); "
+        f"set -eu; umask 022; {FREE_BYTES}{counted}"
+        f'for d in {_quoted_words(*folders)}; do free=$(free_bytes "$d"); '
         f'[ "$free" -ge {need} ] || {{ echo "$d has $((free / 1000000)) MB free, '
         f'{need // 1000000} MB are needed" >&2; exit 1; }}; done; '
     )
