@@ -284,6 +284,12 @@ def test_a_result_below_the_kept_one_with_this_image_fails(world: ServingWorld) 
     assert json.loads(kept.read_text())["gbytes"] == 12.0
 
 
+def test_the_record_of_other_nodes_is_not_compared_with() -> None:
+    text = json.dumps({"ranks": ["n0", "n1"], "gbytes": 20.0})
+    assert all_reduce.kept_record(text, ["n0", "n1"]) == {"ranks": ["n0", "n1"], "gbytes": 20.0}
+    assert all_reduce.kept_record(text, ["n0", "n2"]) is None
+
+
 def test_nothing_is_measured_while_a_unit_runs(world: ServingWorld) -> None:
     (world.nodes["n1"].root / "containers").write_text("unit sparkrack-one\n")
     ended = Ended(world)
