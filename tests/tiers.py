@@ -5,8 +5,8 @@ The number of commits chooses the twentieth, so any twenty commits in a row run 
 (`file::test`), a keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects. A test with
 `soak(sampled=False)` needs more than `make test` has, and is in no twentieth; nor is a soak test of the virtual rack:
 most take minutes, and a part with two of them would cost half as much again as one without. Files of the virtual rack
-with `soak(turn=N)` take turns: one of fourteen commits in a row runs their other tests; with `soak(turn=N, of=2)` one
-of two.
+with `soak(turn=N)` take turns: one of fourteen commits in a row runs their other tests; with `soak(turn=N, of=3)` one
+of three.
 """
 
 from __future__ import annotations

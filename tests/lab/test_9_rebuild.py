@@ -1,6 +1,6 @@
 """From bare metal to a running rack, with a lab of its own: unknown machines, one command, verify green.
 
-One of two commits rebuilds all machines here; the first tier meets a node with another host key, another password or
+One of three commits rebuilds all machines here; the first tier meets a node with another host key, another password or
 no sudo in tests/contact/test_refused.py, and a switch that was reset in tests/emulator/test_bootstrap_refused.py. The
 last soak test runs what the others have not run.
 """
@@ -21,7 +21,7 @@ from lab import namespace as ns
 from tests.lab.rebuild_fixtures import PHASES, SWITCH, Drill, page, preparations
 from tests.lab.virtual import REPOSITORY
 
-pytestmark = pytest.mark.soak(turn=0, of=2)
+pytestmark = pytest.mark.soak(turn=0, of=3)
 
 NODES = ("spark1", "spark2")
 TWIN = "spark2"

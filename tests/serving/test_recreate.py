@@ -322,9 +322,8 @@ def killed(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
     verbs.unlock()
 
 
-@pytest.mark.parametrize(
-    "content", [pytest.param(NEW, marks=REST), pytest.param(NEVER, marks=REST), ENDS], ids=["new", "never", "ends"]
-)
+@REST
+@pytest.mark.parametrize("content", [NEW, NEVER, ENDS], ids=["new", "never", "ends"])
 def test_a_run_that_is_killed_while_it_waits_is_repeated(
     rack: ServingRack, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:

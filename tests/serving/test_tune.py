@@ -168,7 +168,9 @@ def test_a_killed_run_leaves_what_was_declared_or_kept(tuned: TuneRack, at: str)
     tuned.whole_with(BETTER)
 
 
+@REST
 def test_an_interrupted_run_brings_the_unit_back_and_is_resumed(tuned: TuneRack) -> None:
+    """The first tier interrupts a run in the next test and resumes one in the test before."""
     process = tuned.tune("--try", f"{KEY}={WORSE}")
     runs = f'"event":"run","key":"{KEY}"'
     folder = tuned.rack.folder / "state/sparkrack/served/tune/toy"
@@ -184,7 +186,6 @@ def test_an_interrupted_run_brings_the_unit_back_and_is_resumed(tuned: TuneRack)
     tuned.whole_with(DECLARED)
 
 
-@REST
 def test_an_interruption_while_the_unit_stops_after_a_trial_brings_it_back(tuned: TuneRack) -> None:
     code, output = finished(tuned.tune("--try", f"{KEY}={WORSE}", at="interrupted after down, 3"))
     assert code == 1, output
