@@ -1,11 +1,12 @@
-"""Two tiers of tests. `make test` runs every test without the marker `soak` and a tenth of those with it; `make soak`
-runs all that have it.
+"""Two tiers of tests. `make test` runs every test without the marker `soak` and a twentieth of those with it; `make
+soak` runs all that have it.
 
-The number of commits chooses the tenth, so any ten commits in a row run each soak test. Naming a test (`file::test`), a
-keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects. A test with `soak(sampled=False)` needs
-more than `make test` has, and is in no tenth; nor is a soak test of the virtual rack: most take minutes, and a tenth
-with two of them would cost half as much again as one without. Files of the virtual rack with `soak(turn=N)` take turns:
-one of seven commits in a row runs their other tests.
+The number of commits chooses the twentieth, so any twenty commits in a row run each soak test. Naming a test
+(`file::test`), a keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects. A test with
+`soak(sampled=False)` needs more than `make test` has, and is in no twentieth; nor is a soak test of the virtual rack:
+most take minutes, and a part with two of them would cost half as much again as one without. Files of the virtual rack
+with `soak(turn=N)` take turns: one of fourteen commits in a row runs their other tests; with `soak(turn=N, of=3)` one
+of three.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from _pytest.mark import ParameterSet
 
 from tests.scheduling import LAB
 
-PARTS = 10
-TURNS = 7
+PARTS = 20
+TURNS = 14
 
 
 def part_of(nodeid: str) -> int:
@@ -37,9 +38,9 @@ def selected(item: pytest.Item, commits: int) -> bool:
 
 def _is_chosen(nodeid: str, options: Mapping[str, Any], commits: int) -> bool:
     if "turn" in options:
-        return bool(options["turn"] == commits % TURNS)
-    in_a_tenth = options.get("sampled", True) and not nodeid.startswith(LAB)
-    return bool(in_a_tenth and part_of(nodeid) == commits % PARTS)
+        return bool(options["turn"] == commits % options.get("of", TURNS))
+    in_a_part = options.get("sampled", True) and not nodeid.startswith(LAB)
+    return bool(in_a_part and part_of(nodeid) == commits % PARTS)
 
 
 def commits_of(folder: Path) -> int:

@@ -11,24 +11,24 @@ import pytest
 
 from benchmarks import BenchError
 from benchmarks.image import root
+from lab.paths import cache
 from tests.contact.nodes import Node, Operator, Seed, free_port, start
-from tests.generated import REPOSITORY
 
 Rack = Callable[..., Operator]
 
 
 @pytest.fixture(scope="session")
 def image() -> Path:
-    """The tree that all nodes start from, made once and kept."""
+    """The tree that all nodes start from, made once for each machine."""
     if os.geteuid() != 0:
         pytest.skip("namespaces of a node need root")
-    cache = REPOSITORY / ".bench"
-    cache.mkdir(exist_ok=True)
+    folder = cache() / "contact"
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         # One of several processes of pytest makes it, the others wait.
-        with (cache / "lock").open("w") as lock:
+        with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return root(cache, print)
+            return root(folder, print)
     except BenchError as fault:
         pytest.skip(f"no root file system: {fault}")
 

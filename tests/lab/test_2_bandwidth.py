@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.virtual import VirtualRack
 
-pytestmark = pytest.mark.soak(turn=1)
+pytestmark = pytest.mark.soak(turn=13)
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from lab import namespace as ns
 from tests.lab.conftest import NODES
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
+pytestmark = pytest.mark.soak(turn=2, of=3)
+
 LOCK = "/run/sparkrack/run.lock"
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.lab.conftest import NODES
 from tests.lab.virtual import VirtualRack
 
-pytestmark = pytest.mark.soak(turn=2)
+pytestmark = pytest.mark.soak(turn=8)
 
 PARTS = ("--only", "fabric", "--only", "switch")
 

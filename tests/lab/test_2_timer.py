@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.lab.operator import PROGRAM, RACK, operator
 from tests.lab.virtual import VirtualRack
 
-pytestmark = pytest.mark.soak(turn=6)
+pytestmark = pytest.mark.soak(turn=12)
 
 HEAD = "spark1"
 NAME = "sparkrack-drift-lab"

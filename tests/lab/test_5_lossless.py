@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.virtual import VirtualRack
 
-pytestmark = pytest.mark.soak(turn=5)
+pytestmark = pytest.mark.soak(turn=12)
 
 ALONE = ("lossless",)
 NODE, NAMES = "spark2", ("enp1s0f1np1", "enP2p1s0f1np1")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.virtual import VirtualRack
 
-pytestmark = pytest.mark.soak(turn=3)
+pytestmark = pytest.mark.soak(turn=4)
 
 LEG = {"cage": "qsfp56-dd-1", "lane": 3}
 IMPATIENT = """

@@ -8,7 +8,7 @@ import pytest
 
 from tests.lab.virtual import VirtualRack
 
-pytestmark = pytest.mark.soak(turn=3)
+pytestmark = pytest.mark.soak(turn=9)
 
 ROLES = ("switch", "fabric")
 VLAN = "/interface/bridge/vlan"

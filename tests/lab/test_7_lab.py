@@ -111,7 +111,7 @@ def test_the_kernels_messages_go_out_over_the_management_port(rack: VirtualRack)
 def test_a_snapshot_brings_the_rack_back_as_it_was(rack: VirtualRack) -> None:
     """Disks, switch and images, in a folder of its own; made again under the same name, and removed.
 
-    Every run restores the rack of each worker, and test_2_commands.py finds it in sync.
+    Every run restores the rack of each worker, and test_2_drift.py finds it as declared.
     """
     name = f"test-of-snapshots-{os.getpid()}"
     other = VirtualRack(REPOSITORY / ".lab-test-restored", rack.nodes)

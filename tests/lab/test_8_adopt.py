@@ -18,7 +18,7 @@ from roles.memory.options import MemoryOptions
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 NODES = ("spark1", "spark2")
-pytestmark = pytest.mark.soak(turn=4)
+pytestmark = pytest.mark.soak(turn=10)
 PLAYBOOK = """\
 network:
   version: 2

@@ -23,7 +23,7 @@ from lab import namespace as ns
 from lab.engine.api import CHAT_ANSWER
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
-pytestmark = pytest.mark.soak(turn=5)
+pytestmark = pytest.mark.soak(turn=11)
 
 NODES = ("spark1", "spark2")
 RACK = """\

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from core.model import load
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
-pytestmark = pytest.mark.soak(turn=1)
+pytestmark = pytest.mark.soak(turn=7)
 
 NODES = ("left", "right")
 ONLY = ("--only", "fabric")

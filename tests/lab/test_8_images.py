@@ -15,7 +15,7 @@ from roles.images import scripts
 from tests.lab.conftest import NODES
 from tests.lab.virtual import VirtualRack
 
-pytestmark = pytest.mark.soak(turn=2)
+pytestmark = pytest.mark.soak(turn=8)
 
 BASE, UPPER = 12 << 20, 4 << 20
 """Bytes of the layer that each node has, and of the one that is missing: a virtual node encrypts some MB a second."""

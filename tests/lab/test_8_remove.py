@@ -11,7 +11,7 @@ import pytest
 from tests.lab import black_box
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
-pytestmark = pytest.mark.soak(turn=5)
+pytestmark = pytest.mark.soak(turn=13)
 
 NODES = ("spark1", "spark2")
 SECTIONS = (

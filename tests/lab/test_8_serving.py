@@ -27,6 +27,8 @@ from tests.lab.conftest import NODES
 from tests.lab.drift_table import IMAGE as OTHER
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=1, of=3)
+
 KEY = "sk-quiet-horse-1234567890"
 HEAD, WORKER = RANKS = ("spark1", "spark2")
 COORDINATOR = f"/usr/local/lib/sparkrack/serve/serve_coordinator.py /etc/sparkrack/serve/{UNIT}.json"

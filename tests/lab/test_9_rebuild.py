@@ -1,8 +1,8 @@
 """From bare metal to a running rack, with a lab of its own: unknown machines, one command, verify green.
 
-The first tier rebuilds all machines here, meets a node with another host key, another password or no sudo in
-tests/contact/test_refused.py, and a switch that was reset in tests/emulator/test_bootstrap_refused.py. The last soak
-test runs what the others have not run.
+One of three commits rebuilds all machines here; the first tier meets a node with another host key, another password or
+no sudo in tests/contact/test_refused.py, and a switch that was reset in tests/emulator/test_bootstrap_refused.py. The
+last soak test runs what the others have not run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from lab import namespace as ns
 from tests.lab.rebuild_fixtures import PHASES, SWITCH, Drill, page, preparations
 from tests.lab.virtual import REPOSITORY
 
+pytestmark = pytest.mark.soak(turn=0, of=3)
+
 NODES = ("spark1", "spark2")
 TWIN = "spark2"
 """It came with the host keys and the machine-id of spark1."""
 SERIAL, OTHER = "HK70AB12CD3", "HK0OTHERUNIT"
 LEFT = ("driver", "memory", "docker", "images")
-"""Roles that are left alone, unless soak tests are run here as well: test_1_deploy.py applies them to factory nodes."""
+"""Roles that are left alone, unless the run has the soak tests of this file as well: test_1_deploy.py applies them to
+factory nodes."""
 PINS = {"/etc/ssh/sparkrack_known_hosts"}
 """What changes on the other nodes when one is rebuilt: they pin its new host key."""
 
@@ -41,8 +44,9 @@ def drill(request: pytest.FixtureRequest) -> Iterator[Drill]:
         model = "    model: CRS812-8DS-2DQ-2DDQ\n"
         text = made.paths.rack.read_text()
         assert text.count(model) == 1
-        soak = any(item.get_closest_marker("soak") for item in request.session.items if item.path == request.path)
-        left = "" if soak else f"leave: [{', '.join(LEFT)}]\n"
+        here = (item for item in request.session.items if item.path == request.path)
+        all_of_it = any("turn" not in mark.kwargs for item in here for mark in item.iter_markers("soak"))
+        left = "" if all_of_it else f"leave: [{', '.join(LEFT)}]\n"
         made.paths.rack.write_text(text.replace(model, f"{model}    serial: {SERIAL}\n") + left)
         yield made
     finally:

@@ -11,8 +11,8 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
 from core.verify.reporter import CheckReporter
@@ -22,6 +22,9 @@ from serving import gateway_router as gateway_router
 from serving import verify
 from tests.serving.running_gateway import CLIENTS, NGINX, UNIT_KEYS, RunningGateway, running_gateway
 from tests.unit.ops.shells import rooted, run
+
+if TYPE_CHECKING:
+    import openai
 
 pytestmark = pytest.mark.skipif(not shutil.which(NGINX), reason="nginx is not unpacked: make setup FOR=tests")
 ALICE = CLIENTS["alice"]
@@ -43,6 +46,8 @@ def gate(shared: RunningGateway) -> RunningGateway:
 
 
 def client(gate: RunningGateway, name: str, key: str = ALICE) -> openai.OpenAI:
+    import openai  # a thousand modules, which each worker would import when it collects
+
     return openai.OpenAI(
         base_url=f"https://127.0.0.1:{gate.port}/{name}/v1",
         api_key=key,
@@ -188,6 +193,8 @@ def test_the_python_client_completes_and_reads_a_stream_as_it_comes(gate: Runnin
 
 
 def test_the_python_client_understands_each_refusal(gate: RunningGateway) -> None:
+    import openai
+
     with client(gate, "one", "x" * 24) as api, pytest.raises(openai.AuthenticationError) as refused:
         api.models.list()
     assert refused.value.code == "invalid_api_key"

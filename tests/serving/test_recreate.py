@@ -234,6 +234,11 @@ def same_files(verbs: RecreateRack) -> None:
     assert first.keys() & second.keys(), "what ranks start with is not noted"
 
 
+REST = pytest.mark.soak(sampled=False)
+"""Each of these starts the unit three to five times: in CPU time, a part with two of them would cost as much as a
+virtual rack that starts."""
+
+
 def test_a_bad_image_goes_back_by_itself(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
     verbs = brought_up(rack, monkeypatch)
     back(verbs, verbs.recreate(ENDS))
@@ -291,11 +296,12 @@ KILLS = (
     Kill("before up, 2", ENDS),
     Kill("after up, 2", ENDS),
 )
-FIRST = ("before keep on spark2, 1", "apply, spark1 is whole", "before restore on spark2, 1")
+FIRST = ("apply, spark1 is whole", "before restore on spark2, 1")
+"""One on the way forth and one on the way back; the others are in `make soak` alone."""
 
 
 @pytest.mark.parametrize(
-    "kill", [pytest.param(one, id=str(one), marks=() if one.at in FIRST else pytest.mark.soak) for one in KILLS]
+    "kill", [pytest.param(one, id=str(one), marks=() if one.at in FIRST else REST) for one in KILLS]
 )
 def test_a_killed_run_is_repeated(rack: ServingRack, monkeypatch: pytest.MonkeyPatch, kill: Kill) -> None:
     verbs = brought_up(rack, monkeypatch)
@@ -316,9 +322,8 @@ def killed(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
     verbs.unlock()
 
 
-@pytest.mark.parametrize(
-    "content", [pytest.param(NEW, marks=pytest.mark.soak), NEVER, ENDS], ids=["new", "never", "ends"]
-)
+@REST
+@pytest.mark.parametrize("content", [NEW, NEVER, ENDS], ids=["new", "never", "ends"])
 def test_a_run_that_is_killed_while_it_waits_is_repeated(
     rack: ServingRack, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
@@ -332,7 +337,7 @@ def test_a_run_that_is_killed_while_it_waits_is_repeated(
     (forth if content == NEW else back)(verbs, verbs.recreate(content))
 
 
-@pytest.mark.soak
+@REST
 def test_a_run_that_is_killed_with_a_closed_gateway_is_repeated_and_opens_it(
     rack: ServingRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,14 +27,16 @@ TESTS = """\
 import pytest
 
 @pytest.mark.soak
-@pytest.mark.parametrize("case", range(60))
+@pytest.mark.parametrize("case", range(200))
 def test_long(case):
     pass
 
 def test_short():
     pass
 """
-NODES = [f"test_some.py::test_long[{case}]" for case in range(60)]
+CASES = 200
+"""So many that each part has some."""
+NODES = [f"test_some.py::test_long[{case}]" for case in range(CASES)]
 
 
 @pytest.fixture
@@ -72,17 +74,17 @@ def test_a_run_takes_the_first_tier_and_the_part_of_its_commit(suite: Path) -> N
     assert 0 < len(expected) < len(NODES)
     found, reported = ran(suite)
     assert found == expected | {"test_some.py::test_short"}
-    chosen = "part 3 of 10 and turn 3 of 7, chosen by the number of commits"
-    assert f"soak tests: {len(expected)} of 60 selected ({chosen}); " in reported
-    assert reported.endswith(f"; {60 - len(expected)} are left to `make soak`\n")
-    assert f"{60 - len(expected)} deselected" in reported
+    chosen = "part 3 of 20 and turn 3 of 14, chosen by the number of commits"
+    assert f"soak tests: {len(expected)} of {CASES} selected ({chosen}); " in reported
+    assert reported.endswith(f"; {CASES - len(expected)} are left to `make soak`\n")
+    assert f"{CASES - len(expected)} deselected" in reported
 
 
 def test_workers_of_xdist_take_the_same_and_say_it_once(suite: Path) -> None:
-    commit(suite, 12)
+    commit(suite, 22)
     found, reported = ran(suite, "-p", "xdist", "-n", "2")
     assert found == {node for node in NODES if part_of(node) == 2} | {"test_some.py::test_short"}
-    assert reported.count(f"soak tests: {len(found) - 1} of 60 selected (part 2 of 10") == 1
+    assert reported.count(f"soak tests: {len(found) - 1} of {CASES} selected (part 2 of 20") == 1
 
 
 def test_outside_a_git_checkout_it_is_part_0(suite: Path) -> None:
@@ -93,10 +95,10 @@ def test_outside_a_git_checkout_it_is_part_0(suite: Path) -> None:
 def test_make_soak_takes_all_soak_tests_and_no_other(suite: Path) -> None:
     found, reported = ran(suite, "-m", "soak")
     assert found == set(NODES)
-    assert "soak tests: 60 of 60 selected (all)\n" in reported
+    assert f"soak tests: {CASES} of {CASES} selected (all)\n" in reported
 
 
-def test_a_soak_test_that_needs_more_is_in_no_tenth(suite: Path) -> None:
+def test_a_soak_test_that_needs_more_is_in_no_part(suite: Path) -> None:
     large = "test_some.py::test_large"
     (suite / "test_some.py").write_text(f"{TESTS}\n@pytest.mark.soak(sampled=False)\ndef test_large():\n    pass\n")
     commit(suite, part_of(large) or PARTS)
@@ -105,16 +107,16 @@ def test_a_soak_test_that_needs_more_is_in_no_tenth(suite: Path) -> None:
     assert ran(suite, large)[0] == {large}
 
 
-def test_a_soak_test_of_the_virtual_rack_is_in_no_tenth(suite: Path) -> None:
+def test_a_soak_test_of_the_virtual_rack_is_in_no_part(suite: Path) -> None:
     (suite / "tests/lab").mkdir(parents=True)
     (suite / "test_some.py").rename(suite / "tests/lab/test_some.py")
     found, reported = ran(suite)
     assert found == {"tests/lab/test_some.py::test_short"}
-    assert "soak tests: 0 of 60 selected" in reported
+    assert f"soak tests: 0 of {CASES} selected" in reported
     assert ran(suite, "-m", "soak")[0] == {f"tests/lab/{node}" for node in NODES}
 
 
-def test_files_that_take_turns_run_in_one_of_seven_commits(suite: Path) -> None:
+def test_files_that_take_turns_run_in_one_of_fourteen_commits(suite: Path) -> None:
     (suite / "test_some.py").write_text(
         TESTS.replace("import pytest", "import pytest\n\npytestmark = pytest.mark.soak(turn=1)")
     )
@@ -126,6 +128,17 @@ def test_files_that_take_turns_run_in_one_of_seven_commits(suite: Path) -> None:
     commit(suite, 1)
     assert "test_some.py::test_short" in ran(suite)[0]
     assert ran(suite, "-m", "soak")[0] == {*NODES, "test_some.py::test_short"}
+
+
+def test_a_file_can_take_every_second_turn(suite: Path) -> None:
+    (suite / "test_some.py").write_text(
+        "import pytest\n\n@pytest.mark.soak(turn=1, of=2)\ndef test_often():\n    pass\n"
+    )
+    for _ in range(2):
+        commit(suite, 1)
+        assert ran(suite)[0] == {"test_some.py::test_often"}
+        commit(suite, 1)
+        assert ran(suite, code=5)[0] == set()
 
 
 def test_each_turn_has_files_of_the_virtual_rack() -> None:
@@ -140,7 +153,7 @@ def test_a_soak_test_that_is_named_runs(suite: Path, words: tuple[str, ...]) -> 
     assert NODES[7] in found
 
 
-def test_ten_commits_in_a_row_run_every_soak_test() -> None:
+def test_twenty_commits_in_a_row_run_every_soak_test() -> None:
     assert {part_of(node) for node in NODES} == set(range(PARTS))
     assert part_of("tests/x.py::test_y") == 0, "it is the same for every Python"
 

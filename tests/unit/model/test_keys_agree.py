@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,7 @@ def refused(text: str, path: tuple[str, ...], value: object, folder: Path) -> li
     return []
 
 
+@cache
 def shown_places() -> dict[Place, tuple[str, tuple[str, ...]]]:
     """Each key of the page with a file that has it, and its path there."""
     found: dict[Place, tuple[str, tuple[str, ...]]] = {}
@@ -91,7 +93,6 @@ def shown_places() -> dict[Place, tuple[str, tuple[str, ...]]]:
     return found
 
 
-SHOWN = shown_places()
 SECTIONS = sorted({tuple(key.split(".")[:-1]) for key in keys_of_the_page()} - {()})
 
 
@@ -106,7 +107,8 @@ def test_check_lists_the_keys_of_each_section_as_the_page_does(section: Place, t
     """In the message on a key that is not one of them."""
     known = {key.rpartition(".")[2] for key in keys_of_the_page() if key.rpartition(".")[0] == ".".join(section)}
     names = section[:-1] if section and section[-1] == "*" else section
-    text, path = (TEXT, ()) if not section else SHOWN[section if section in SHOWN else names]
+    shown = shown_places()
+    text, path = (TEXT, ()) if not section else shown[section if section in shown else names]
     found = refused(text, (*path, STRANGE), 1, tmp_path)
     if known == SECRET:  # a reference to a secret, which is one of three
         (listed,) = [one.right for one in found if one.path == ".".join(path)]
@@ -119,9 +121,10 @@ def test_check_lists_the_keys_of_each_section_as_the_page_does(section: Place, t
 @pytest.mark.parametrize("key", sorted(keys_of_the_page()))
 def test_check_names_each_key_of_the_page_whose_value_is_wrong(key: str, tmp_path: Path) -> None:
     place = tuple(key.split("."))
-    if place not in SHOWN and place[-1] in SECRET:
+    shown = shown_places()
+    if place not in shown and place[-1] in SECRET:
         place = place[:-1]  # of the three forms of a secret the example shows one
-    text, path = SHOWN[place]
+    text, path = shown[place]
     paths = [one.path for one in refused(text, path, WRONG, tmp_path)]
     assert any(one == ".".join(path) or one.startswith(f"{'.'.join(path)}.") for one in paths), paths
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
+import yaml
 
 from core.model import Rack
 from roles.watch import rules
@@ -35,7 +35,7 @@ RACK = rack("{}", UNIT_EDIT, *WIDE, BLACKBOX)
 
 def groups(found: Rack) -> list[dict[str, Any]]:
     """The groups of rules of a rack."""
-    groups: list[dict[str, Any]] = YAML(typ="safe").load(rules.rule_file(found).content.decode())["groups"]
+    groups: list[dict[str, Any]] = yaml.load(rules.rule_file(found).content, Loader=yaml.CSafeLoader)["groups"]
     return groups
 
 

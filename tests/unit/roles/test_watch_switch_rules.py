@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
+import yaml
 
 from roles.watch import rules, switch_reader
 from tests.unit.roles.healthy_watch import RUNBOOK
 from tests.unit.roles.promtool_rules import judged
 from tests.unit.roles.test_watch_switch_reader import read_rack
 
-GROUPS = YAML(typ="safe").load(rules.rule_file(read_rack()).content.decode())["groups"]
+GROUPS = yaml.load(rules.rule_file(read_rack()).content, Loader=yaml.CSafeLoader)["groups"]
 (SWITCH,) = (group["rules"] for group in GROUPS if group["name"] == "switch")
 ALERTS = {rule["alert"]: rule for rule in SWITCH if "alert" in rule}
 STEP = 15
