@@ -37,8 +37,6 @@ from serving.options import ServedUnit, plain_argument
 from serving.unit_files import mounts
 from serving.unit_kinds import pools
 
-COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
-"""Numbers of nodes of a rack."""
 BATCH = 8192
 """Tokens that vLLM computes at once on a GB10, where nothing else is set."""
 POOLING_OVERHEAD_GIB = 1.0
@@ -116,7 +114,7 @@ def padding(unit: ServedUnit, record: ModelRecord | None) -> tuple[str, ...] | N
         shape = None
     if shape is None or not shape.kinds:
         return None
-    return padded(fit(shape, parallel_of(unit), demand_of(unit)[0]).blockers)[0]
+    return padded(fit(shape, parallel_of(unit), demand_of(unit)).blockers)[0]
 
 
 def usual_parallel(unit: ServedUnit, count: int) -> Parallel:
@@ -274,19 +272,11 @@ def _unknown_overhead(unit: ServedUnit) -> dict[str, str]:
 
 
 # claim: serving.memory-fit
-def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, OverheadSource]:
-    """Return what a unit asks for: room for one sequence of full length, and the state of all sequences.
-
-    `measured`: the overhead in GiB that the last good start showed.
-    """
-    source: OverheadSource = "measured"
-    overhead = measured
-    if overhead is None:
-        source = "declared" if unit.overhead else "default"
-        overhead = declared_overhead(unit)
+def demand_of(unit: ServedUnit) -> Demand:
+    """Return what a unit asks for: room for one sequence of full length, and the state of all sequences."""
     in_flight, share = _window_reserve(unit)
-    format_ = kv_format(unit) or "nvfp4"
-    return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
+    format_, overhead = kv_format(unit) or "nvfp4", declared_overhead(unit)
+    return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit))
 
 
 def _speculative_options(unit: ServedUnit) -> Mapping[str, object]:
@@ -416,7 +406,8 @@ def unit_fit(
         reserved: GiB of a node that no program gets.
         further: the further models of the unit.
     """
-    demand, source = demand_of(unit)
+    demand = demand_of(unit)
+    source: OverheadSource = "declared" if unit.overhead else "default"
     found = _with_further(fit(shape, parallel, demand, weights), unit, parallel, demand, further)
     if PADDED in unit.accept and parallel == parallel_of(unit):
         found = dataclasses.replace(found, blockers=padded(found.blockers)[1])
@@ -518,16 +509,14 @@ def fitting_counts(
     unit: ServedUnit,
     shape: ModelShape,
     weights: float | None,
-    counts: Iterable[int] = COUNTS,
     reserved: float = 0.0,
     further: Further = MappingProxyType({}),
 ) -> list[int]:
     """Return the numbers of nodes on which a unit fits with the usual split of each."""
-    splits = {count: usual_parallel(unit, count) for count in counts}
     return [
         count
-        for count, split in splits.items()
-        if unit_fit(unit, shape, weights, split, reserved=reserved, further=further).fits
+        for count in range(1, 9)
+        if unit_fit(unit, shape, weights, usual_parallel(unit, count), reserved=reserved, further=further).fits
     ]
 
 

@@ -30,7 +30,7 @@ from serving.engines.memory_fit import GIB
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.registry import ENGINES
 from serving.fit import (
-    demand_of,
+    declared_overhead,
     found_fit,
     host_memory_of,
     parallel_of,
@@ -212,10 +212,9 @@ def memory(
         found = found_fit(unit, record, further, None, None, 0.0)
         if found and "weights" not in found.fit.unknown:
             return {"bytes": int(found.fit.total * GIB) + add, "floor": floor}
-    demand, _ = demand_of(unit)
     weights = sum(one.size if (known := weight_size(one)) is None else known for one in (record, *further.values()))
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
-    return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add, "floor": floor}
+    return {"bytes": int(weights / ranks + cache + declared_overhead(unit) * 2**30) + add, "floor": floor}
 
 
 def _host_gib(unit: ServedUnit, record: ModelRecord, ranks: int) -> float:

@@ -366,17 +366,10 @@ def _check_reachability(partial: PartialRack, unit: ServedUnit, cabling: Cabling
     """The fabric gives a node one address that all others reach only behind a switch, or with one other node."""
     if not partial.complete:
         return
-    switched = any(isinstance(cable.b, Leg) for cable in cabling.cables)
     head = unit.ranks(partial.nodes)[0]
-    if unit.api.listen == "fabric" and head in partial.nodes:
-        if not cabling.ports_of(head):
-            yield RuleViolation(
-                ("api", "listen"), f"{head} has no cable, so it has no fabric address", "write management"
-            )
-        elif not switched and len(partial.nodes) > 2:
-            what = f"{head} has an address for each of its cables, and none that all nodes reach"
-            yield RuleViolation(("api", "listen"), what, "write management")
-    if switched or len(partial.nodes) <= 2:
+    if unit.api.listen == "fabric" and (what := fabric_address_fault(partial, head, cabling)):
+        yield RuleViolation(("api", "listen"), what, "write management")
+    if _has_switch(cabling) or len(partial.nodes) <= 2:
         return
     for place, name in enumerate(unit.ranks(partial.nodes)[1:], 1):
         before = unit.ranks(partial.nodes)[place - 1]
@@ -388,6 +381,22 @@ def _check_reachability(partial: PartialRack, unit: ServedUnit, cabling: Cabling
             "list nodes in the order in which they are cabled",
         )
         return
+
+
+def fabric_address_fault(partial: PartialRack, node: str, cabling: Cabling) -> str:
+    """Return why a node has no address on the fabric that all others reach; empty where it has, or is unknown."""
+    if node not in partial.nodes:
+        return ""
+    if not cabling.ports_of(node):
+        return f"{node} has no cable, so it has no fabric address"
+    if len(partial.nodes) > 2 and not _has_switch(cabling):
+        return f"{node} has an address for each of its cables, and none that all nodes reach"
+    return ""
+
+
+def _has_switch(cabling: Cabling) -> bool:
+    """Return whether a cable leads to a switch."""
+    return any(isinstance(cable.b, Leg) for cable in cabling.cables)
 
 
 def _are_cabled(cabling: Cabling, one: str, other: str) -> bool:
