@@ -32,12 +32,13 @@ from serving.engines.option_table import TITLES, table, version_key
 from serving.engines.registry import ENGINES
 from serving.fit import (
     PADDED,
+    KnownUnit,
     UnitFit,
     counted_calibration,
     fitting_counts,
     found_fit,
-    further_models,
     host_memory_of,
+    known_unit,
     model_type,
     needed_share,
     padded,
@@ -423,9 +424,8 @@ def _found_fit(partial: PartialRack, unit: ServedUnit) -> UnitFit | None:
     """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
     if parallel_of(unit).nodes != len(unit.ranks(partial.nodes)) and not ENGINES[unit.engine].weights:
         return None
-    record, further = partial.records.get(unit.model), further_models(unit, partial.records)
     image, measured = partial.image_ids.get(unit.image), partial.locked.get("serving", {}).get(unit.name)
-    return found_fit(unit, record, further, measured, image, reserved_gib(partial.options.get))
+    return found_fit(unit, known_unit(unit, partial.records, image, measured, reserved_gib(partial.options.get)))
 
 
 def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
@@ -452,7 +452,7 @@ def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) 
 def _check_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
     shape, weights = record_shape(unit.model, record), weight_size(record)
     unknown = bool(found.fit.unknown)
-    reserved, further = reserved_gib(partial.options.get), further_models(unit, partial.records)
+    reserved, further = reserved_gib(partial.options.get), known_unit(unit, partial.records).further
     counts = [] if unknown else fitting_counts(unit, shape, weights, reserved=reserved, further=further)
     for blocker in found.fit.blockers:
         right = "write another split" + _fits_on(counts, unknown=unknown)
@@ -517,7 +517,7 @@ def notes(
         pin = pins.get(unit.image)
         image, nccl = (pin.id, pin.nccl) if pin else (None, None)
         for note in (
-            *_warn_of_unknown_memory(unit, records, calibrations.get(unit.name), image, reserved),
+            *_warn_of_unknown_memory(unit, known_unit(unit, records, image, calibrations.get(unit.name), reserved)),
             *_list_accepted(unit, records.get(unit.model)),
             *_list_advice(unit, gateways),
             *nccl_notes.notes(rack, unit, pin),
@@ -526,16 +526,10 @@ def notes(
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
-def _warn_of_unknown_memory(
-    unit: ServedUnit,
-    records: Mapping[str, ModelRecord],
-    measured: Calibration | None,
-    image: str | None,
-    reserved: float,
-) -> Iterator[RuleViolation]:
-    record = records.get(unit.model)
+def _warn_of_unknown_memory(unit: ServedUnit, known: KnownUnit) -> Iterator[RuleViolation]:
+    record, split = known.record, parallel_of(unit)
     if ENGINES[unit.engine].weights:
-        if found := found_fit(unit, record, further_models(unit, records), measured, image, reserved):
+        if found := found_fit(unit, known):
             yield from declared_fit.notes(unit, record, found)
         return
     if record is None:
@@ -552,15 +546,14 @@ def _warn_of_unknown_memory(
         what = f"whether {unit.model} fits, and divides by the split, is unknown: {what}"
         yield RuleViolation(("model",), what, right)
         return
-    further = further_models(unit, records)
-    counted, reason = counted_calibration(unit, record, image, measured, parallel_of(unit), further)
+    counted, reason = counted_calibration(unit, known, split)
     if reason:
         yield RuleViolation(
             (),
             f"the calibration in the lock file does not count: {reason}",
             f"`sparkrack serve calibrate {unit.name}` measures it again",
         )
-    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved, further)
+    found = unit_fit(unit, shape, weight_size(record), split, counted, known.reserved, known.further)
     if found.verdict == "unknown":
         right = f"accepted by fit.override: {unit.fit.override}" if unit.fit else MEASURE.format(unit=unit.name)
         what = f"whether {unit.model} fits is unknown: {unknown_reason(found.fit.unknown)}"

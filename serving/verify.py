@@ -139,8 +139,7 @@ def _only_if_declared(rack: Rack) -> None:
 
 
 def _units_of_node(rack: Rack, node: Node) -> list[ServedUnit]:
-    declared = served_units(rack).values()
-    found = [unit for unit in declared if node.name in unit.ranks(rack.nodes)]
+    found = [unit for unit in served_units(rack).values() if node.name in unit.ranks(rack.nodes)]
     if not found:
         pytest.skip(f"no unit of rack.yaml is on {node.name}")
     return found

@@ -198,7 +198,9 @@ def test_a_folder_is_known_by_its_files() -> None:
 def test_a_measurement_counts_for_what_it_was_made_with(
     measured: Calibration | None, image: str | None, parallel: Parallel, reason: str | None
 ) -> None:
-    found = serving_fit.counted_calibration(declared(), recorded(), image, measured, parallel)
+    found = serving_fit.counted_calibration(
+        declared(), serving_fit.KnownUnit(recorded(), image=image, measured=measured), parallel
+    )
     assert found == ((MEASURED, "") if reason is None else (None, reason))
 
 
