@@ -19,7 +19,7 @@ from core.model.errors import printable_line
 from core.util import resources
 from core.verify.measurements import AllReduceMeasurement, Bandwidth
 from serving.desired import LockedUnit
-from serving.launch import UNIT_FILES, RankLaunch
+from serving.launch import UNIT_FILES, RankLaunch, docker_arguments
 from serving.options import ServedUnit
 
 BYTES = 64 << 20
@@ -76,13 +76,7 @@ def docker_run(launch: RankLaunch, unit: ServedUnit, ranks: int, head: str, port
     """
     other = {"--name": container_name(unit), "--entrypoint": "python3"}
     secrets = {f"{UNIT_FILES / unit.name}.{ending}" for ending in ("key", "ray")}
-    words: list[str] = []
-    for place, word in enumerate(launch.docker):
-        before = launch.docker[place - 1] if place else ""
-        if word.partition(":")[0] in secrets:
-            words.pop()
-        else:
-            words.append(other.get(before, word))
+    words = docker_arguments(launch, other, secrets)
     wanted = {
         "rank": launch.rank,
         "ranks": ranks,

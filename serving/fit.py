@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
@@ -37,8 +37,6 @@ from serving.options import ServedUnit, plain_argument
 from serving.unit_files import mounts
 from serving.unit_kinds import pools
 
-COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
-"""Numbers of nodes of a rack."""
 BATCH = 8192
 """Tokens that vLLM computes at once on a GB10, where nothing else is set."""
 POOLING_OVERHEAD_GIB = 1.0
@@ -116,7 +114,7 @@ def padding(unit: ServedUnit, record: ModelRecord | None) -> tuple[str, ...] | N
         shape = None
     if shape is None or not shape.kinds:
         return None
-    return padded(fit(shape, parallel_of(unit), demand_of(unit)[0]).blockers)[0]
+    return padded(fit(shape, parallel_of(unit), demand_of(unit)).blockers)[0]
 
 
 def usual_parallel(unit: ServedUnit, count: int) -> Parallel:
@@ -185,9 +183,30 @@ Further = Mapping[str, ModelRecord | None]
 """The further models of a unit by name, with their records; None where the lock file has none."""
 
 
-def further_models(unit: ServedUnit, records: Mapping[str, ModelRecord]) -> Further:
-    """Return the further models of a unit."""
-    return {name: records.get(name) for name in unit.also}
+@dataclass(frozen=True)
+class KnownUnit:
+    """What the lock file has of a unit. `record`: its model, None without one. `further`: its further models, by name.
+    `image`: the ID of its image. `measured`: the figures of the last good start. `reserved`: GiB of a node that no
+    program gets.
+    """
+
+    record: ModelRecord | None
+    further: Further = field(default_factory=dict)
+    image: str | None = None
+    measured: Calibration | None = None
+    reserved: float = 0.0
+
+
+def known_unit(
+    unit: ServedUnit,
+    records: Mapping[str, ModelRecord],
+    image: str | None = None,
+    measured: Calibration | None = None,
+    reserved: float = 0.0,
+) -> KnownUnit:
+    """Return what is known of a unit. `records`: the models of the lock file, by name."""
+    further = {name: records.get(name) for name in unit.also}
+    return KnownUnit(records.get(unit.model), further, image, measured, reserved)
 
 
 def conditions_of(
@@ -228,34 +247,22 @@ def _revision_of_record(record: ModelRecord) -> str:
     return record.revision or hashlib.sha256(json.dumps(listed).encode()).hexdigest()
 
 
-def counted_calibration(
-    unit: ServedUnit,
-    record: ModelRecord,
-    image: str | None,
-    measured: Calibration | None,
-    parallel: Parallel,
-    further: Further = MappingProxyType({}),
-) -> tuple[Calibration | None, str]:
+def counted_calibration(unit: ServedUnit, known: KnownUnit, parallel: Parallel) -> tuple[Calibration | None, str]:
     """Return a measurement if it counts for a unit, else why not; both are empty where nothing was measured.
 
-    Args:
-        unit: the unit.
-        record: its model in the lock file.
-        image: the ID of its image there, None if it has none.
-        measured: the figures of the last good start that was measured.
-        parallel: the split, which may be another than that of the unit.
-        further: its further models.
+    `parallel`: the split, which may be another than that of the unit.
     """
-    if measured is None:
+    measured = known.measured
+    if measured is None or known.record is None:
         return None, ""
     if measured.measured_with is None:
         return None, "it does not say with which model, image and options it was measured"
-    if image is None:
+    if known.image is None:
         return None, "the lock file has no ID of the image"
     if (measured.tensor, measured.pipeline) != (parallel.tensor, parallel.pipeline):
         before = Parallel(measured.tensor, measured.pipeline)
         return None, f"it was measured with {before}, now {parallel}"
-    reason = measured.measured_with.difference(conditions_of(unit, record, image, further))
+    reason = measured.measured_with.difference(conditions_of(unit, known.record, known.image, known.further))
     return (None, reason) if reason else (measured, "")
 
 
@@ -274,19 +281,11 @@ def _unknown_overhead(unit: ServedUnit) -> dict[str, str]:
 
 
 # claim: serving.memory-fit
-def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, OverheadSource]:
-    """Return what a unit asks for: room for one sequence of full length, and the state of all sequences.
-
-    `measured`: the overhead in GiB that the last good start showed.
-    """
-    source: OverheadSource = "measured"
-    overhead = measured
-    if overhead is None:
-        source = "declared" if unit.overhead else "default"
-        overhead = declared_overhead(unit)
+def demand_of(unit: ServedUnit) -> Demand:
+    """Return what a unit asks for: room for one sequence of full length, and the state of all sequences."""
     in_flight, share = _window_reserve(unit)
-    format_ = kv_format(unit) or "nvfp4"
-    return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
+    format_, overhead = kv_format(unit) or "nvfp4", declared_overhead(unit)
+    return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit))
 
 
 def _speculative_options(unit: ServedUnit) -> Mapping[str, object]:
@@ -416,7 +415,8 @@ def unit_fit(
         reserved: GiB of a node that no program gets.
         further: the further models of the unit.
     """
-    demand, source = demand_of(unit)
+    demand = demand_of(unit)
+    source: OverheadSource = "declared" if unit.overhead else "default"
     found = _with_further(fit(shape, parallel, demand, weights), unit, parallel, demand, further)
     if PADDED in unit.accept and parallel == parallel_of(unit):
         found = dataclasses.replace(found, blockers=padded(found.blockers)[1])
@@ -439,43 +439,29 @@ def unit_fit(
     return UnitFit(found, memory, allowed, source, allowed + host if unit.memory and host else 0.0)
 
 
-def found_fit(
-    unit: ServedUnit,
-    record: ModelRecord | None,
-    further: Further,
-    measured: Calibration | None,
-    image: str | None,
-    reserved: float,
-) -> UnitFit | None:
+def found_fit(unit: ServedUnit, known: KnownUnit) -> UnitFit | None:
     """Return the memory of a unit with its own split: the sum of the sizes that are declared where its engine has no
     other, else what is computed. None where the lock file has nothing usable of a model whose memory is computed.
-
-    Args:
-        unit: the unit.
-        record: its model in the lock file, None without one.
-        further: its further models there, by name.
-        measured: the figures of the last good start that was measured.
-        image: the ID of its image in the lock file.
-        reserved: GiB of a node that no program gets.
     """
     if ENGINES[unit.engine].weights:
-        return _declared_fit(unit, record, further, reserved)
-    if record is None:
+        return _declared_fit(unit, known)
+    if known.record is None:
         return None
     try:
-        shape = record_shape(unit.model, record)
+        shape = record_shape(unit.model, known.record)
     except ModelConfigError:
         return None
-    counted, _ = counted_calibration(unit, record, image, measured, parallel_of(unit), further)
-    return unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved, further)
+    split = parallel_of(unit)
+    counted, _ = counted_calibration(unit, known, split)
+    return unit_fit(unit, shape, weight_size(known.record), split, counted, known.reserved, known.further)
 
 
-def _declared_fit(unit: ServedUnit, record: ModelRecord | None, further: Further, reserved: float) -> UnitFit | None:
+def _declared_fit(unit: ServedUnit, known: KnownUnit) -> UnitFit | None:
     """Return the sum of a unit whose engine says nothing of its memory; None for any other."""
     count = ENGINES[unit.engine].weights
     if count is None:
         return None
-    records = {unit.model: record, **further}
+    records = {unit.model: known.record, **known.further}
     sizes = {
         f"{INSIDE_MODELS}/{name}/{file.path}": file.size for name, one in records.items() if one for file in one.files
     }
@@ -491,7 +477,7 @@ def _declared_fit(unit: ServedUnit, record: ModelRecord | None, further: Further
         token_bytes=0.0,
         unknown=unknown | _unknown_overhead(unit),
     )
-    memory = MEMORY_GIB - reserved
+    memory = MEMORY_GIB - known.reserved
     source: OverheadSource = "declared" if unit.overhead else "default"
     return UnitFit(found, memory, (unit.memory or HIGHEST_SHARE) * memory, source)
 
@@ -518,16 +504,14 @@ def fitting_counts(
     unit: ServedUnit,
     shape: ModelShape,
     weights: float | None,
-    counts: Iterable[int] = COUNTS,
     reserved: float = 0.0,
     further: Further = MappingProxyType({}),
 ) -> list[int]:
     """Return the numbers of nodes on which a unit fits with the usual split of each."""
-    splits = {count: usual_parallel(unit, count) for count in counts}
     return [
         count
-        for count, split in splits.items()
-        if unit_fit(unit, shape, weights, split, reserved=reserved, further=further).fits
+        for count in range(1, 9)
+        if unit_fit(unit, shape, weights, usual_parallel(unit, count), reserved=reserved, further=further).fits
     ]
 
 

@@ -31,7 +31,8 @@ from serving.engines.memory_fit import GIB
 from serving.engines.model_shape import ModelConfigError
 from serving.engines.registry import ENGINES
 from serving.fit import (
-    demand_of,
+    KnownUnit,
+    declared_overhead,
     found_fit,
     host_memory_of,
     parallel_of,
@@ -39,7 +40,15 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.launch import NCCL_CONF, NO_NCCL_CONF, UNIT_FILES, RankLaunch, covers_nccl_conf, mount_folder
+from serving.launch import (
+    NCCL_CONF,
+    NO_NCCL_CONF,
+    UNIT_FILES,
+    RankLaunch,
+    covers_nccl_conf,
+    docker_arguments,
+    mount_folder,
+)
 from serving.options import ServedUnit, rdma_is_measured, served_units
 from serving.unit_ports import meeting_port
 
@@ -65,29 +74,15 @@ def container(unit: ServedUnit, launch: RankLaunch, ranks: int, apart: bool = Fa
     engine = ENGINES[unit.engine]
     # Of an image whose engine is not a package of Python, it is not known whether it has Python.
     other = {"--name": name, "--entrypoint": "python3" if engine.package else "sh", "--network": "none"}
-    key = f"{UNIT_FILES / unit.name}.key"
-    words: list[str] = []
-    for place, word in enumerate(launch.docker):
-        before = launch.docker[place - 1] if place else ""
-        if word.partition(":")[0] == key or word == NO_NCCL_CONF:
-            words.pop()
-        else:
-            words.append(other.get(before, word))
+    words = docker_arguments(launch, other, (f"{UNIT_FILES / unit.name}.key", NO_NCCL_CONF))
     looks = list(engine.looks(unit, launch.rank, ranks))
     looks += [f"program:{unit.before[0]}"] if unit.before else []
     looks += [f"file:{path}" for path in container_files(unit)]
     looks += [f"settings:{NCCL_CONF}"] if covers_nccl_conf(unit, ranks) else []
+    found: dict[str, object] = {"name": name, "docker": words, "image": launch.image, "looks": looks}
     if not engine.package:
-        return {"name": name, "docker": words, "image": launch.image, "looks": looks, "shell": True}
-    if ranks < 2:
-        return {"name": name, "docker": words, "image": launch.image, "looks": looks}
-    return {
-        "name": name,
-        "docker": words,
-        "image": launch.image,
-        "looks": [*looks, "nccl"],
-        "nccl": known_of_nccl(apart),
-    }
+        return {**found, "shell": True}
+    return {**found, "looks": [*looks, "nccl"], "nccl": known_of_nccl(apart)} if ranks > 1 else found
 
 
 def known_of_nccl(apart: bool) -> list[dict[str, object]]:
@@ -210,13 +205,12 @@ def memory(
     if unit.memory is not None:
         return {"share": unit.memory, "add": add, "floor": floor}
     if ENGINES[unit.engine].weights:
-        found = found_fit(unit, record, further, None, None, 0.0)
+        found = found_fit(unit, KnownUnit(record, further))
         if found and "weights" not in found.fit.unknown:
             return {"bytes": int(found.fit.total * GIB) + add, "floor": floor}
-    demand, _ = demand_of(unit)
     weights = sum(one.size if (known := weight_size(one)) is None else known for one in (record, *further.values()))
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
-    return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add, "floor": floor}
+    return {"bytes": int(weights / ranks + cache + declared_overhead(unit) * 2**30) + add, "floor": floor}
 
 
 def _host_gib(unit: ServedUnit, record: ModelRecord, ranks: int) -> float:

@@ -25,8 +25,6 @@ from serving.options import ServedUnit, ServingGateway, gateway_of, served_units
 FOLDER = "/etc/sparkrack/gateway"
 RUN = "/run/sparkrack-gateway"
 """Has a file `UNIT.closed` for each closed unit. It is empty after a boot."""
-OLD_CACHE = "/var/cache/sparkrack-gateway"
-"""Where earlier versions wrote bodies that are larger than 1 MiB."""
 NGINX = "/usr/sbin/nginx"
 PACKAGE = "nginx"
 SERVICE = "sparkrack-gateway.service"

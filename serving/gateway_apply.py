@@ -114,8 +114,7 @@ def _note_closed_units(here: NodeGateway) -> Iterator[Event]:
 
 def _plan_removal(facts: GatewayFacts) -> Changeset:
     why = "rack.yaml has none on this node"
-    then = f"rm -rf {gateway.RUN} {gateway.OLD_CACHE}"
-    changes = GATEWAY.removal(facts.service(GATEWAY), why, then)
+    changes = GATEWAY.removal(facts.service(GATEWAY), why, f"rm -rf {gateway.RUN}")
     if changes.commands:
         folder = f"[ ! -d {gateway.FOLDER} ] || rmdir --ignore-fail-on-non-empty {gateway.FOLDER}"
         changes += ServiceChanges(commands=(sudo_script(folder),))

@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from core.model.cabling import Cabling, Leg
+from core.model.cabling import Cabling
 from core.model.errors import Path, RuleViolation, printable_line
 from core.model.partial_rack import PartialRack
 from serving.engines.registry import ENGINES
 from serving.gateway_router import units_by_model
 from serving.options import ServingGateway, ServingOptions
-from serving.rules import known_ports, port_problem
+from serving.rules import fabric_address_fault, known_ports, port_problem
 from serving.unit_ports import master_port
 
 _HERE: Path = ("serving", "gateway")
@@ -29,7 +29,12 @@ def check(
         return
     if found := port_problem(gateway.port, known_ports(partial) | _unit_ports(partial, serving, gateway), 443):
         yield RuleViolation((*_HERE, "port"), *found)
-    yield from _check_fabric_address(partial, gateway, cabling)
+    if (
+        partial.complete
+        and gateway.listen == "fabric"
+        and (what := fabric_address_fault(partial, gateway.node, cabling))
+    ):
+        yield RuleViolation((*_HERE, "listen"), what, "write management")
     yield from shared_names(serving)
     for unit in serving.units.values():
         ranks = unit.ranks(partial.nodes)
@@ -90,13 +95,3 @@ def _unit_ports(partial: PartialRack, serving: ServingOptions, gateway: ServingG
         meets = ENGINES[one.engine].ports(len(one.ranks(partial.nodes)), meeting)
         coordinators |= {port: f"{what} of unit {one.name}" for port, what in meets.items()}
     return coordinators | {one.api.port: f"the port of the API of unit {one.name}" for one in here}
-
-
-def _check_fabric_address(partial: PartialRack, gateway: ServingGateway, cabling: Cabling) -> Iterator[RuleViolation]:
-    if partial.complete and gateway.listen == "fabric" and gateway.node in partial.nodes:
-        if not cabling.ports_of(gateway.node):
-            what = f"{gateway.node} has no cable, so it has no fabric address"
-            yield RuleViolation((*_HERE, "listen"), what, "write management")
-        elif len(partial.nodes) > 2 and not any(isinstance(cable.b, Leg) for cable in cabling.cables):
-            what = f"{gateway.node} has an address for each of its cables, and none that all nodes reach"
-            yield RuleViolation((*_HERE, "listen"), what, "write management")

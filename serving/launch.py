@@ -6,7 +6,7 @@ No secret is in any of them. The key of the API is in a file of the head, in the
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import PurePosixPath
@@ -62,6 +62,23 @@ class RankLaunch:
     def command(self) -> tuple[str, ...]:
         """The whole command of the node."""
         return ("docker", "run", *self.docker, self.image, *self.argv[1:])
+
+
+def docker_arguments(launch: RankLaunch, other: Mapping[str, str], left_out: Collection[str]) -> list[str]:
+    """Return what docker is asked for another container of a rank.
+
+    Args:
+        launch: of the rank.
+        other: other values, by option.
+        left_out: volumes that it does not get: the paths on the node, or whole.
+    """
+    words: list[str] = []
+    for place, word in enumerate(launch.docker):
+        if {word, word.partition(":")[0]} & {*left_out}:
+            words.pop()
+        else:
+            words.append(other.get(launch.docker[place - 1], word) if place else word)
+    return words
 
 
 def launches(

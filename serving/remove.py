@@ -31,7 +31,6 @@ TRACES = Traces(
         str(CACHES),
         STATE_FOLDER,
         gateway.FOLDER,
-        gateway.OLD_CACHE,
     ),
     packages=(gateway.PACKAGE,),
     refuse=(

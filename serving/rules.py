@@ -32,12 +32,13 @@ from serving.engines.option_table import TITLES, table, version_key
 from serving.engines.registry import ENGINES
 from serving.fit import (
     PADDED,
+    KnownUnit,
     UnitFit,
     counted_calibration,
     fitting_counts,
     found_fit,
-    further_models,
     host_memory_of,
+    known_unit,
     model_type,
     needed_share,
     padded,
@@ -366,17 +367,10 @@ def _check_reachability(partial: PartialRack, unit: ServedUnit, cabling: Cabling
     """The fabric gives a node one address that all others reach only behind a switch, or with one other node."""
     if not partial.complete:
         return
-    switched = any(isinstance(cable.b, Leg) for cable in cabling.cables)
     head = unit.ranks(partial.nodes)[0]
-    if unit.api.listen == "fabric" and head in partial.nodes:
-        if not cabling.ports_of(head):
-            yield RuleViolation(
-                ("api", "listen"), f"{head} has no cable, so it has no fabric address", "write management"
-            )
-        elif not switched and len(partial.nodes) > 2:
-            what = f"{head} has an address for each of its cables, and none that all nodes reach"
-            yield RuleViolation(("api", "listen"), what, "write management")
-    if switched or len(partial.nodes) <= 2:
+    if unit.api.listen == "fabric" and (what := fabric_address_fault(partial, head, cabling)):
+        yield RuleViolation(("api", "listen"), what, "write management")
+    if _has_switch(cabling) or len(partial.nodes) <= 2:
         return
     for place, name in enumerate(unit.ranks(partial.nodes)[1:], 1):
         before = unit.ranks(partial.nodes)[place - 1]
@@ -388,6 +382,22 @@ def _check_reachability(partial: PartialRack, unit: ServedUnit, cabling: Cabling
             "list nodes in the order in which they are cabled",
         )
         return
+
+
+def fabric_address_fault(partial: PartialRack, node: str, cabling: Cabling) -> str:
+    """Return why a node has no address on the fabric that all others reach; empty where it has, or is unknown."""
+    if node not in partial.nodes:
+        return ""
+    if not cabling.ports_of(node):
+        return f"{node} has no cable, so it has no fabric address"
+    if len(partial.nodes) > 2 and not _has_switch(cabling):
+        return f"{node} has an address for each of its cables, and none that all nodes reach"
+    return ""
+
+
+def _has_switch(cabling: Cabling) -> bool:
+    """Return whether a cable leads to a switch."""
+    return any(isinstance(cable.b, Leg) for cable in cabling.cables)
 
 
 def _are_cabled(cabling: Cabling, one: str, other: str) -> bool:
@@ -414,9 +424,8 @@ def _found_fit(partial: PartialRack, unit: ServedUnit) -> UnitFit | None:
     """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
     if parallel_of(unit).nodes != len(unit.ranks(partial.nodes)) and not ENGINES[unit.engine].weights:
         return None
-    record, further = partial.records.get(unit.model), further_models(unit, partial.records)
     image, measured = partial.image_ids.get(unit.image), partial.locked.get("serving", {}).get(unit.name)
-    return found_fit(unit, record, further, measured, image, reserved_gib(partial.options.get))
+    return found_fit(unit, known_unit(unit, partial.records, image, measured, reserved_gib(partial.options.get)))
 
 
 def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
@@ -443,7 +452,7 @@ def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) 
 def _check_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
     shape, weights = record_shape(unit.model, record), weight_size(record)
     unknown = bool(found.fit.unknown)
-    reserved, further = reserved_gib(partial.options.get), further_models(unit, partial.records)
+    reserved, further = reserved_gib(partial.options.get), known_unit(unit, partial.records).further
     counts = [] if unknown else fitting_counts(unit, shape, weights, reserved=reserved, further=further)
     for blocker in found.fit.blockers:
         right = "write another split" + _fits_on(counts, unknown=unknown)
@@ -508,7 +517,7 @@ def notes(
         pin = pins.get(unit.image)
         image, nccl = (pin.id, pin.nccl) if pin else (None, None)
         for note in (
-            *_warn_of_unknown_memory(unit, records, calibrations.get(unit.name), image, reserved),
+            *_warn_of_unknown_memory(unit, known_unit(unit, records, image, calibrations.get(unit.name), reserved)),
             *_list_accepted(unit, records.get(unit.model)),
             *_list_advice(unit, gateways),
             *nccl_notes.notes(rack, unit, pin),
@@ -517,16 +526,10 @@ def notes(
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
-def _warn_of_unknown_memory(
-    unit: ServedUnit,
-    records: Mapping[str, ModelRecord],
-    measured: Calibration | None,
-    image: str | None,
-    reserved: float,
-) -> Iterator[RuleViolation]:
-    record = records.get(unit.model)
+def _warn_of_unknown_memory(unit: ServedUnit, known: KnownUnit) -> Iterator[RuleViolation]:
+    record, split = known.record, parallel_of(unit)
     if ENGINES[unit.engine].weights:
-        if found := found_fit(unit, record, further_models(unit, records), measured, image, reserved):
+        if found := found_fit(unit, known):
             yield from declared_fit.notes(unit, record, found)
         return
     if record is None:
@@ -543,15 +546,14 @@ def _warn_of_unknown_memory(
         what = f"whether {unit.model} fits, and divides by the split, is unknown: {what}"
         yield RuleViolation(("model",), what, right)
         return
-    further = further_models(unit, records)
-    counted, reason = counted_calibration(unit, record, image, measured, parallel_of(unit), further)
+    counted, reason = counted_calibration(unit, known, split)
     if reason:
         yield RuleViolation(
             (),
             f"the calibration in the lock file does not count: {reason}",
             f"`sparkrack serve calibrate {unit.name}` measures it again",
         )
-    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved, further)
+    found = unit_fit(unit, shape, weight_size(record), split, counted, known.reserved, known.further)
     if found.verdict == "unknown":
         right = f"accepted by fit.override: {unit.fit.override}" if unit.fit else MEASURE.format(unit=unit.name)
         what = f"whether {unit.model} fits is unknown: {unknown_reason(found.fit.unknown)}"

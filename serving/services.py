@@ -29,7 +29,6 @@ GATEWAY = ManagedService(
     Reads.RELOAD,
     # A configuration that nginx refuses leaves its processes as they are, and is not restarted into.
     reload=f"systemctl reload-or-restart {gateway.SERVICE}",
-    after=f"rm -rf {gateway.OLD_CACHE}",
     leftovers=(gateway.INSTALLING,),
 )
 """nginx, which keeps the requests that run over a reload."""

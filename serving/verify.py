@@ -139,8 +139,7 @@ def _only_if_declared(rack: Rack) -> None:
 
 
 def _units_of_node(rack: Rack, node: Node) -> list[ServedUnit]:
-    declared = served_units(rack).values()
-    found = [unit for unit in declared if node.name in unit.ranks(rack.nodes)]
+    found = [unit for unit in served_units(rack).values() if node.name in unit.ranks(rack.nodes)]
     if not found:
         pytest.skip(f"no unit of rack.yaml is on {node.name}")
     return found
@@ -173,6 +172,13 @@ def _read_file_states(machine: Machine, paths: list[str]) -> dict[str, str]:
     assert done.rc == 0, done.stderr.strip()
     rows = (line.rpartition(" ") for line in str(done.stdout).splitlines())
     return {path: state for state, _, path in rows}
+
+
+def _run_python(machine: Machine, text: str, name: str) -> str:
+    """Return what a program prints on a node. `name`: what it is about, for the reason of a failure."""
+    done = machine.run(f"python3 -B -c {shlex.quote(text)}")
+    assert done.rc == 0, f"{name}: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
+    return str(done.stdout)
 
 
 def _list_file_faults(node: Node, machine: Machine, files: list[ManagedFile]) -> list[str]:
@@ -303,10 +309,8 @@ def test_each_unit_answers_as_its_kind_asks(node: Node, machine: Machine, rack: 
         limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
         known = ENGINES[unit.engine].known_paths
         text, path = _make_unit_request(unit, limit)
-        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
-        assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
-        found = json.loads(asked.stdout)
         name = f"{node.name}: unit {unit.name}"
+        found = json.loads(_run_python(machine, text, name))
         if "fault" in found:
             faults.append(f"{name}: {found['fault']}")
             continue
@@ -368,9 +372,7 @@ def test_the_ranks_of_each_unit_use_rdma(
         before = {name: _words_moved(machines[name]) for name in names}
         limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
         text, _ = _make_unit_request(unit, limit)
-        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
-        assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
-        if fault := json.loads(asked.stdout).get("fault"):
+        if fault := json.loads(_run_python(machine, text, f"{node.name}: unit {unit.name}")).get("fault"):
             faults.append(f"{node.name}: unit {unit.name}: {fault}")
             continue
         for name in names:
@@ -421,11 +423,10 @@ def test_the_kernel_closes_each_rank_to_other_machines(
             odd = ", ".join(sorted(map(str, allowed ^ wanted)))
             faults.append(f"{node.name}: the addresses that reach {name} differ from those of rack.yaml: {odd}")
         text = _FILTERS.format(folder=f"/sys/fs/cgroup/{CONTAINER_SLICE}/{name}")
-        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
-        assert asked.rc == 0, f"{node.name}: {name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        asked = _run_python(machine, text, f"{node.name}: {name}")
         faults += [
             f"{node.name}: no program of the kernel judges the packets for {name}{place}"
-            for count, place in (line.split(" ", 1) for line in str(asked.stdout).splitlines())
+            for count, place in (line.split(" ", 1) for line in asked.splitlines())
             if count == "0"
         ]
     report.judge(faults)
@@ -442,10 +443,8 @@ def test_what_answers_past_the_gateway_without_a_key(
         pytest.skip("no unit has api.direct")
     for unit in units:
         text = _ASK_PAST_KEY.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=COMMAND_SECONDS // 2)
-        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
         name = f"{node.name}: unit {unit.name}"
-        assert asked.rc == 0, f"{name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
-        status, networks = str(asked.stdout).strip(), ", ".join(map(str, unit.api.direct or ()))
+        status, networks = _run_python(machine, text, name).strip(), ", ".join(map(str, unit.api.direct or ()))
         if status in ("401", "403", "404"):
             report.note(f"{name}: /invocations without a key has HTTP status {status}")
         else:
@@ -594,9 +593,7 @@ def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: R
         keys=gateway.KEYS,
         certificate=gateway.CERTIFICATE,
     )
-    done = machine.run(f"python3 -B -c {shlex.quote(text)}")
-    assert done.rc == 0, f"{node.name}: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
-    found = json.loads(done.stdout)
+    found = json.loads(_run_python(machine, text, node.name))
     assert "fault" not in found, f"{node.name}: the gateway does not answer: {found['fault']}"
     faults = (
         [] if found.pop("certificate", True) else [f"{node.name}: the gateway has another certificate than its file"]

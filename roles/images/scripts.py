@@ -58,13 +58,7 @@ def job(route: Route, user: str, identity: str, size: int) -> dict[str, object]:
     """What the program on the node does: take an image of `size` bytes from another node, which is reached as the user
     who may log in there.
     """
-    # Encryption in hardware comes first; ciphers that the other side does not offer are skipped.
-    ssh = (
-        *("runuser", "-u", user, "--", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
-        *("-o", "ServerAliveInterval=15", "-o", "Compression=no", "-o", "Ciphers=^aes128-gcm@openssh.com"),
-        route.address,
-    )
-    return {"image": identity, "ssh": list(ssh), "folder": ARCHIVES, "size": size}
+    return {"image": identity, "ssh": route.ssh(user), "folder": ARCHIVES, "size": size}
 
 
 def pull(reference: str) -> str:

@@ -68,14 +68,8 @@ def job(model: Model, files: Collection[ModelFile], source: dict[str, Any] | Non
 
 def from_node(model: Model, route: Route, user: str) -> dict[str, Any]:
     """The source of a job: another node, reached as the user who may log in there."""
-    # Encryption in hardware comes first; ciphers that the other side does not offer are skipped.
-    ssh = (
-        *("runuser", "-u", user, "--", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
-        *("-o", "ServerAliveInterval=15", "-o", "Compression=no", "-o", "Ciphers=^aes128-gcm@openssh.com"),
-        route.address,
-    )
     return {
-        "ssh": list(ssh),
+        "ssh": route.ssh(user),
         "folder": str(model.folder),
         "unit": f"{unit(model.name).name}.service",
         "program": resources.file_text("roles.models", "files/send_files.py"),

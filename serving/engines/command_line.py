@@ -330,14 +330,14 @@ def _describe_unknown_option(known: EngineTable, release: str, title: str, name:
         *([f"since {after[0].since}" if not before else f"back since {after[0].since}"] if after else []),
     ]
     names = [other for other in known.of(release) if other.startswith("--")]
-    near = _find_same_option(known, release, name) or _find_nearest_name(name, names)
+    near = find_same_option(known, release, name) or _find_nearest_name(name, names)
     message = f"{name} is not an option of {title}"
     if history:
         message += f": {', '.join(history)}"
     return OptionProblem(name, message + (f"; did you mean {near}?" if near else "; remove it"))
 
 
-def _find_same_option(known: EngineTable, release: str, name: str) -> str | None:
+def find_same_option(known: EngineTable, release: str, name: str) -> str | None:
     """Return the name that a release has for an option of other releases: one that sets the same to the same."""
     options = known.of(release)
     for presence in reversed(known.options.get(name, ())):

@@ -152,18 +152,9 @@ class AgentReport:
                 raise ServeError("the report has no valid gate")
             gate = (gate[0], gate[1], line(gate[2]))
         message = {"version": "", "network": "", "hang": "", **message}
-        expected = {
-            "state": str,
-            "boot": str,
-            "clean": bool,
-            "leaving": bool,
-            "kernel": str,
-            "detail": str,
-            "version": str,
-            "network": str,
-            "hang": str,
-        }
-        if wrong := [key for key, kind in expected.items() if not isinstance(message.get(key), kind)]:
+        keys = ("state", "boot", "clean", "leaving", "kernel", "detail", "version", "network", "hang")
+        flags = ("clean", "leaving")
+        if wrong := [key for key in keys if not isinstance(message.get(key), bool if key in flags else str)]:
             raise ServeError(f"the report has no valid {', '.join(wrong)}")
         generation = message.get("generation")
         if generation is not None and type(generation) is not int:

@@ -46,18 +46,13 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 LINE_LIMIT = 65536
-KINDS = ("chat", "completion", "embedding", "score")
-"""What a unit is asked for: completions and chats, completions alone, embeddings, or a ranking of documents."""
-LARGEST_DIMENSION = 65536
-_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,30}")
 _CHALLENGE = re.compile(r"[0-9a-f]{32}")
-_Value = TypeVar("_Value")
 
 
 class ServeError(Exception):
@@ -122,8 +117,9 @@ class RestartBudget:
 class UnitProbe:
     """The request that proves a unit, and what shows without one that its engine computes.
 
-    `kind`: what is asked for; with `chat` a chat completion is asked for as well, once after each start, and with
-    `tool` a tool call. `answer`: the word with which the completion begins; with an empty one any clean text proves it.
+    `kind`: what is asked for: chat, completion, embedding, or score, a ranking of documents; with `chat` a chat
+    completion is asked for as well, once after each start, and with `tool` a tool call. `answer`: the word with which
+    the completion begins; with an empty one any clean text proves it.
     `dimension`: the numbers of an embedding; 0: those of the first answer. `counters`: one that rises is progress.
     `gauges`: one that changes while the engine has requests is progress, too. `named`: whether /v1/models must have the
     name of the model, since the engine answers whatever name a request has.
@@ -177,161 +173,68 @@ class ServedUnit:
         return self.ranks[number]
 
 
-class _Section:
-    """One object of a unit file. Each reader takes a key; `end` refuses the keys that nothing took."""
-
-    def __init__(self, place: str, value: object) -> None:
-        if not isinstance(value, dict):
-            raise ServeError(f"{place}: expected an object")
-        self.place, self.values = place, dict(value)
-
-    def take(
-        self, key: str, kind: type[_Value], right: Callable[[_Value], bool], expected: str, *default: _Value
-    ) -> _Value:
-        """Return the value of a key. Raises ServeError when it is missing without a default, or wrong."""
-        if key not in self.values:
-            if default:
-                return default[0]
-            raise ServeError(f"{self.place}: {key} is missing, expected {expected}")
-        value = self.values.pop(key)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, kind) or isinstance(value, bool) or not right(value):
-            raise ServeError(f"{self.place}: {key} is {value!r}, expected {expected}")
-        return value
-
-    def text(self, key: str, *default: str) -> str:
-        """Return a text that is not empty."""
-        return self.take(key, str, lambda text: bool(text) and text.isprintable(), "a text", *default)
-
-    def words(self, key: str, *default: list[Any]) -> tuple[str, ...]:
-        """Return a list of texts."""
-
-        def right(words: list[Any]) -> bool:
-            return bool(words) and all(isinstance(word, str) and word for word in words)
-
-        found: list[Any] = self.take(key, list, right, "a list of texts", *default)
-        return tuple(found)
-
-    def names(self, key: str) -> tuple[str, ...]:
-        """Return a list of texts, which may be left out or empty."""
-        return self.words(key) if self.values.get(key) else tuple(self.take(key, list, lambda _: True, "a list", []))
-
-    def flag(self, key: str, default: bool) -> bool:
-        """Return true or false."""
-        value = self.values.pop(key, default)
-        if not isinstance(value, bool):
-            raise ServeError(f"{self.place}: {key} is {value!r}, expected true or false")
-        return value
-
-    def one_of(self, key: str, *choices: str, default: str) -> str:
-        """Return one of the choices."""
-        return self.take(key, str, lambda text: text in choices, " or ".join(choices), default)
-
-    def endpoint(self, key: str) -> tuple[tuple[str, int], str | None]:
-        """Return address and port, and the path of a key file where there is one."""
-        section = _Section(f"{self.place}: {key}", self.values.pop(key, None))
-        port = section.take("port", int, lambda number: 0 < number < 65536, "a port")
-        found = (section.text("address"), port), section.text("key_file", "") or None
-        section.end()
-        return found
-
-    def numbers(self, key: str, of: type[_Value]) -> _Value:
-        """Return a dataclass of positive numbers, with its defaults for the keys that are left out."""
-        section = _Section(f"{self.place}: {key}", self.values.pop(key, {}))
-        values: dict[str, float] = {}
-        for one in fields(of):  # type: ignore[arg-type]
-            default: Any = one.default
-            if isinstance(default, int):
-                values[one.name] = section.take(one.name, int, lambda number: number >= 0, "a whole number", default)
-            else:
-                values[one.name] = section.take(one.name, float, lambda number: 0 <= number < 1e9, "seconds", default)
-        section.end()
-        return of(**values)
-
-    def end(self) -> None:
-        """Refuse the keys that are left."""
-        if self.values:
-            raise ServeError(f"{self.place}: unknown key {', '.join(map(repr, sorted(self.values)))}")
-
-
-def _probe_of(probe: _Section, metrics: _Section) -> UnitProbe:
-    """Return what a unit is asked for, from the sections `probe` and `metrics`."""
-    default = UnitProbe()
-    return UnitProbe(
-        probe.one_of("kind", *KINDS, default=default.kind),
-        probe.text("prompt", default.prompt),
-        probe.take("answer", str, str.isprintable, "a text", default.answer),
-        probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
-        metrics.names("counters"),
-        metrics.names("gauges"),
-        probe.flag("tool", default.tool),
-        probe.take(
-            "dimension",
-            int,
-            lambda number: 0 <= number <= LARGEST_DIMENSION,
-            f"0 to {LARGEST_DIMENSION}",
-            default.dimension,
-        ),
-        probe.flag("named", default.named),
-    )
-
-
 def load_unit(path: str) -> ServedUnit:
-    """Read a unit file. Raises ServeError with its path, the key and what is expected."""
+    """Read a unit file, which sparkrack writes from a rack.yaml whose rules hold. Raises ServeError with its path for a
+    file of another form, and for values with which no unit can run.
+    """
     try:
         with Path(path).open(encoding="utf-8") as file:
-            top = _Section(path, json.load(file))
+            values = json.load(file)
     except OSError as error:
         raise ServeError(f"{path}: {error.strerror}") from None
     except ValueError as error:
         raise ServeError(f"{path}: not JSON: {error}") from None
-    name = top.take("name", str, lambda text: bool(_NAME.fullmatch(text)), "lower-case letters, digits, _")
-    ranks = []
-    declared: list[Any] = top.take("ranks", list, bool, "a list of ranks")
-    for number, value in enumerate(declared):
-        section = _Section(f"{path}: ranks[{number}]", value)
-        ranks.append(ServedRank(number, section.text("node"), section.text("address")))
-        section.end()
-    head, no_key = top.endpoint("head")
-    if no_key:
-        raise ServeError(f"{path}: head: unknown key 'key_file'")
-    api, key_file = top.endpoint("api")
-    probe = _Section(f"{path}: probe", top.values.pop("probe", {}))
-    metrics = _Section(f"{path}: metrics", top.values.pop("metrics", {}))
-    unit = ServedUnit(
-        name=name,
-        model=top.text("model"),
-        ranks=tuple(ranks),
+    try:
+        unit = _parse_unit(values)
+        fault = _find_fault(unit)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else line(error)
+        fault = f"is not a unit file of this release: {what}; run `sparkrack apply --only serving`"
+    if fault:
+        raise ServeError(f"{path}: {fault}")
+    return unit
+
+
+def _parse_unit(values: Any) -> ServedUnit:
+    """Return the unit of a file. A key that is missing, or unknown, raises KeyError or TypeError with its name."""
+    given, metrics = dict(values), dict(values.get("metrics", {}))
+    head, _ = _parse_endpoint(**given.pop("head"))
+    api, key_file = _parse_endpoint(**given.pop("api"))
+    requests = tuple(metrics.pop("requests", ()))
+    found: dict[str, Any] = {
+        "service": f"sparkrack-serve-{given['name']}.service",
+        "systemctl": ["systemctl"],
+        "journalctl": ["journalctl"],
+        **given,
+        "ranks": tuple(ServedRank(number, **rank) for number, rank in enumerate(given["ranks"])),
+        "metrics": {key: tuple(names) for key, names in metrics.items()},
+    }
+    found |= {key: tuple(found[key]) for key in ("gate", "systemctl", "journalctl")}
+    return ServedUnit(
         head=head,
         api=api,
         key_file=key_file,
-        secret_file=top.text("secret_file"),
-        gate=top.words("gate"),
-        service=top.text("service", f"sparkrack-serve-{name}.service"),
-        systemctl=top.words("systemctl", ["systemctl"]),
-        journalctl=top.words("journalctl", ["journalctl"]),
-        probe=_probe_of(probe, metrics),
-        requests=metrics.names("requests"),
-        times=top.numbers("times", ServeTimes),
-        restart=top.numbers("restart", RestartBudget),
-        boot=top.one_of("boot", "hold", "start", default="hold"),
-        version=top.text("version", ""),
-        rdma=top.one_of("rdma", "required", "remark", "ignored", default="ignored"),
-        engine=top.text("engine", ""),
-        phases=top.take("phases", dict, lambda _: True, "an object", {}),
+        requests=requests,
+        probe=UnitProbe(**found.pop("probe", {}), **found.pop("metrics")),
+        times=ServeTimes(**found.pop("times", {})),
+        restart=RestartBudget(**found.pop("restart", {})),
+        **found,
     )
-    probe.end()
-    metrics.end()
-    top.end()
+
+
+def _parse_endpoint(address: str, port: int, key_file: str | None = None) -> tuple[tuple[str, int], str | None]:
+    """Return address and port, and the path of a key file where there is one."""
+    return (address, port), key_file
+
+
+def _find_fault(unit: ServedUnit) -> str:
+    """Return why no unit can run with these values; empty for none."""
     times = unit.times
+    if not unit.ranks or len({rank.address for rank in unit.ranks}) < len(unit.ranks):
+        return "ranks: there is none, or two have the same address"
     if not 0 < 2 * times.ask <= times.lease:
-        raise ServeError(f"{path}: times: lease is {times.lease:g} s, expected at least twice ask ({times.ask:g} s)")
-    if times.probe_misses < 1:
-        raise ServeError(f"{path}: times: probe_misses is {times.probe_misses}, expected 1 or more")
-    if len({rank.address for rank in ranks}) < len(ranks):
-        raise ServeError(f"{path}: ranks: two ranks have the same address")
-    return unit
+        return f"times: lease is {times.lease:g} s, expected at least twice ask ({times.ask:g} s)"
+    return "" if times.probe_misses >= 1 else f"times: probe_misses is {times.probe_misses}, expected 1 or more"
 
 
 def read_previous(path: str) -> int | None:

@@ -19,11 +19,13 @@ from core.util.screen import Screen
 from serving.container_paths import INSIDE_MODELS
 from serving.desired import path as unit_path
 from serving.desired import served_name
-from serving.engines.bench_tool import BenchCase, BenchTarget, BenchTool, BenchToolError
+from serving.engines.bench_tool import BenchCase, BenchTarget, BenchTool, BenchToolError, cases
 from serving.engines.registry import ENGINES
 from serving.launch import api_address
 from serving.options import ServedUnit
 from serving.programs import COORDINATOR
+from serving.unit_kinds import pools
+from sparkrack.serving import bench_pooled
 from sparkrack.serving.bench_pooled import PooledTool
 from sparkrack.serving.bench_record import BenchCaseRecord, Kind, ServeBenchRecord
 
@@ -152,6 +154,15 @@ def bench_tool(unit: ServedUnit) -> BenchTool | PooledTool:
     if fault := engine.bench.fault(unit.version):
         raise BenchError(fault)
     return engine.bench
+
+
+def matrix_of(unit: ServedUnit, *, quick: bool) -> list[tuple[BenchCase, str]]:
+    """Return the measurements of a unit, each with why it cannot serve it. Raises BenchError where it serves none."""
+    bench_tool(unit)
+    matrix = list((bench_pooled.cases if pools(unit) else cases)(unit.context, unit.sequences, quick=quick))
+    if all(reason for _, reason in matrix):
+        raise BenchError(f"unit {unit.name} can serve no measurement: {matrix[0][0]} {matrix[0][1]}")
+    return matrix
 
 
 def measure(

@@ -10,12 +10,9 @@ from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
 from core.util.command_error import CommandError
 from core.util.screen import Screen
-from serving.engines.bench_tool import cases
 from serving.options import select_unit
-from serving.unit_kinds import pools
-from sparkrack.serving import bench_pooled
 from sparkrack.serving import bench_record as records
-from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, bench_tool, measure
+from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, matrix_of, measure
 from sparkrack.serving.bench_record import Kind, ServeBenchRecord
 
 
@@ -34,13 +31,10 @@ def measure_against_baseline(
     Returns the record and the file that keeps it. Raises CommandError when the unit cannot be measured.
     """
     unit = select_unit(rack, name)
-    matrix = list((bench_pooled.cases if pools(unit) else cases)(unit.context, unit.sequences, quick=kind == "quick"))
     try:
-        bench_tool(unit)
+        matrix = matrix_of(unit, quick=kind == "quick")
     except BenchError as error:
         raise CommandError(str(error)) from None
-    if all(reason for _, reason in matrix):
-        raise CommandError(f"unit {name} can serve no measurement: {matrix[0][0]} {matrix[0][1]}")
     baseline = _read_baseline(rack, name, kind, screen, replace=save)
     head = unit.ranks(rack.nodes)[0]
     try:

@@ -22,7 +22,7 @@ from serving.desired import service_name
 from serving.engines.memory_fit import GIB
 from serving.engines.registry import ENGINES
 from serving.engines.start_memory import EngineLogError, RankMemory
-from serving.fit import conditions_of, further_models
+from serving.fit import conditions_of, known_unit
 from serving.launch import launches
 from serving.options import ServedUnit, served_units
 from serving.shared_nodes import container_ceiling
@@ -79,7 +79,7 @@ def calibrate_unit(rack: Rack, unit: ServedUnit, screen: Screen) -> UnitCalibrat
         # Which node the rank was on is unknown with Ray: the least of them makes the overhead the largest.
         reserved = min(reserved for reserved, _ in answers.values())
         measured = _make_calibration(
-            unit, fullest, reserved, conditions_of(unit, record, image, further_models(unit, records))
+            unit, fullest, reserved, conditions_of(unit, record, image, known_unit(unit, records).further)
         )
     except (BenchError, UnreachableError, EngineLogError, CalibrationError) as error:
         raise CommandError(printable_line(f"{error}; nothing is written")) from None

@@ -18,13 +18,13 @@ from serving.engines.memory_fit import GIB, Demand, Fit, KvFormat, Verdict, unkn
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.registry import ENGINES
 from serving.fit import (
-    Further,
+    KnownUnit,
     OverheadSource,
     UnitFit,
     counted_calibration,
     fitting_counts,
     found_fit,
-    further_models,
+    known_unit,
     parallel_of,
     record_shape,
     unit_fit,
@@ -95,50 +95,23 @@ def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None)
         node_count: another number of nodes than that of each unit, with its usual split; None for their own.
     """
     lock = lock_file.lock_path(rack.source)
-    records, calibrations, images = (
-        model_lock.read_declared(lock, rack.models),
-        calibration.read(lock),
-        image_lock.known_ids(lock),
-    )
-    reserved = reserved_gib(lambda key: getattr(rack, key))
+    records, calibrations = model_lock.read_declared(lock, rack.models), calibration.read(lock)
+    images, reserved = image_lock.known_ids(lock), reserved_gib(lambda key: getattr(rack, key))
+    known = {
+        name: known_unit(unit, records, images.get(unit.image), calibrations.get(name), reserved)
+        for name, unit in served_units(rack).items()
+    }
     return ServeUnitsRecord(
         file=str(rack.source),
         reserved=reserved,
-        units=tuple(
-            _check_unit(
-                unit,
-                records.get(unit.model),
-                further_models(unit, records),
-                calibrations.get(unit.name),
-                images.get(unit.image),
-                node_count,
-                reserved,
-            )
-            for unit in units
-        ),
-        shared=_check_shared_nodes(rack, records, calibrations, images, reserved),
+        units=tuple(_check_unit(unit, known[unit.name], node_count) for unit in units),
+        shared=_check_shared_nodes(rack, known, reserved),
     )
 
 
-def _check_shared_nodes(
-    rack: Rack,
-    records: Mapping[str, model_lock.ModelRecord],
-    calibrations: Mapping[str, calibration.Calibration],
-    images: Mapping[str, str],
-    reserved: float,
-) -> tuple[NodeSumRecord, ...]:
+def _check_shared_nodes(rack: Rack, known: Mapping[str, KnownUnit], reserved: float) -> tuple[NodeSumRecord, ...]:
     units = served_units(rack)
-    fits = {
-        name: found_fit(
-            unit,
-            records.get(unit.model),
-            further_models(unit, records),
-            calibrations.get(name),
-            images.get(unit.image),
-            reserved,
-        )
-        for name, unit in units.items()
-    }
+    fits = {name: found_fit(unit, known[name]) for name, unit in units.items()}
     return tuple(
         NodeSumRecord(
             node=found.node,
@@ -150,15 +123,8 @@ def _check_shared_nodes(
     )
 
 
-def _check_unit(
-    unit: ServedUnit,
-    record: model_lock.ModelRecord | None,
-    further: Further,
-    measured: calibration.Calibration | None,
-    image: str | None,
-    node_count: int | None,
-    reserved: float,
-) -> UnitFitRecord:
+def _check_unit(unit: ServedUnit, known: KnownUnit, node_count: int | None) -> UnitFitRecord:
+    record, further, reserved = known.record, known.further, known.reserved
     split = usual_parallel(unit, node_count) if node_count else parallel_of(unit)
     found = UnitFitRecord(
         unit=unit.name,
@@ -169,7 +135,7 @@ def _check_unit(
         fits="unknown",
         reason=f"the lock file has no record of {unit.model}",
     )
-    if ENGINES[unit.engine].weights and (sums := found_fit(unit, record, further, measured, image, reserved)):
+    if ENGINES[unit.engine].weights and (sums := found_fit(unit, known)):
         return _record_declared_sizes(unit, found, sums)
     if record is None:
         return found
@@ -178,7 +144,7 @@ def _check_unit(
     except ModelConfigError as error:
         return found.model_copy(update={"reason": str(error)})
     weights = weight_size(record)
-    counted, not_calibrated = counted_calibration(unit, record, image, measured, split, further)
+    counted, not_calibrated = counted_calibration(unit, known, split)
     made = unit_fit(unit, shape, weights, split, counted, reserved, further)
     accepted = unit.fit and not made.fits and not made.fit.blockers and not node_count
     fits = "accepted" if accepted else made.verdict

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from serving.engines.command_line import judge, split_options
+from serving.engines.command_line import find_same_option, judge, split_options
 from serving.engines.memory_fit import MEMORY_GIB
 from serving.engines.option_table import Engine, EngineOption, table
 from serving.engines.registry import FAMILIES
@@ -64,7 +64,8 @@ class RecipeOptions:
             version: a version whose options the table has.
             argv: what follows the program.
         """
-        options = table(kind).of(table(kind).judging(version) or "")
+        release = table(kind).judging(version) or ""
+        options = table(kind).of(release)
         self.family = kind
         spelled = _name_as_parsed if FAMILIES[kind].syntax.equals else _name_as_llama_reads
         words = [word.replace(part, full, 1) for word in argv for part, full in (spelled(options, word),)]
@@ -74,7 +75,7 @@ class RecipeOptions:
             if not name:
                 self.notes.missing(f"command: {' '.join(values)} belongs to no option; correct a copy of the recipe")
                 continue
-            option = options.get(name) or _find_renamed_option(kind, options, name)
+            option = options.get(name) or options.get(find_same_option(table(kind), release, name) or "")
             if option is None:
                 self._take_unknown_option(name, path.removeprefix("."), values)
             elif not values and option.count not in (0, "?", "*"):
@@ -286,16 +287,6 @@ def _unknown_values(
         last = (name, path, values)
     if last:
         yield last
-
-
-def _find_renamed_option(kind: Engine, options: Mapping[str, EngineOption], name: str) -> EngineOption | None:
-    """Return the option of a release that an option of other releases is called there: one that sets the same."""
-    for presence in reversed(table(kind).options.get(name, ())):
-        then = presence.option
-        for one in options.values():
-            if (one.dest, one.kind, one.count) == (then.dest, then.kind, then.count):
-                return one
-    return None
 
 
 def _name_as_parsed(options: Mapping[str, EngineOption], word: str) -> tuple[str, str]:

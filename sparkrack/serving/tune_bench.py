@@ -8,22 +8,9 @@ from core.model import Rack
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
 from core.util.screen import Screen
-from serving.engines.bench_tool import BenchCase, cases
 from serving.options import ServedUnit
-from serving.unit_kinds import pools
-from sparkrack.serving import bench_pooled, bench_record
-from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, bench_tool, measure
-
-Matrix = list[tuple[BenchCase, str]]
-
-
-def short_matrix(unit: ServedUnit) -> Matrix:
-    """Return the short measurement of a unit. Raises BenchError where it cannot be measured."""
-    bench_tool(unit)
-    matrix = list((bench_pooled.cases if pools(unit) else cases)(unit.context, unit.sequences, quick=True))
-    if all(reason for _, reason in matrix):
-        raise BenchError(f"unit {unit.name} can serve no measurement: {matrix[0][0]} {matrix[0][1]}")
-    return matrix
+from sparkrack.serving import bench_record
+from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, matrix_of, measure
 
 
 def measure_speed(rack: Rack, unit: ServedUnit, screen: Screen, *, again: bool) -> float:
@@ -31,7 +18,7 @@ def measure_speed(rack: Rack, unit: ServedUnit, screen: Screen, *, again: bool) 
 
     `again`: after another measurement. Raises BenchError when a measurement fails, or a request of it.
     """
-    matrix, head = short_matrix(unit), unit.ranks(rack.nodes)[0]
+    matrix, head = matrix_of(unit, quick=True), unit.ranks(rack.nodes)[0]
     try:
         with open_shells(rack, [head], CALL_SECONDS + ANSWER_SECONDS) as shells:
             record = measure(rack, UnitHead(unit, head, shells[head]), "quick", matrix, screen, again=again)

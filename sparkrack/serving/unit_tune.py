@@ -22,11 +22,11 @@ from core.util.provenance import revision
 from core.util.screen import Screen
 from roles.memory.options import MemoryOptions
 from serving.options import ServedUnit, select_unit
-from sparkrack.serving.bench import BenchError
+from sparkrack.serving.bench import BenchError, matrix_of
 from sparkrack.serving.coordinator import SERVING, CoordinatorError, CoordinatorStatus, ask_coordinators
 from sparkrack.serving.recreation import UnitRecreation
 from sparkrack.serving.trial_log import TrialLog, open_trial_log
-from sparkrack.serving.tune_bench import measure_speed, short_matrix, usual_seconds
+from sparkrack.serving.tune_bench import measure_speed, usual_seconds
 from sparkrack.serving.tune_judgement import RUNS, Cause, cause_of, first_failure, gain, is_better, short_memory
 from sparkrack.serving.tune_ledger import (
     TrialJudged,
@@ -85,7 +85,7 @@ class UnitTune:
         if self.unit.state != "up":
             raise CommandError(f"unit {name} is down in rack.yaml, so that it has no speed; write state: up, and apply")
         try:
-            short_matrix(self.unit)
+            matrix_of(self.unit, quick=True)
         except BenchError as fault:
             raise CommandError(str(fault)) from None
 

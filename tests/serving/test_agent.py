@@ -238,18 +238,6 @@ def test_the_gate_is_asked_as_the_operator_desired(lone: LoneAgent, tmp_path: Pa
     assert lone.run(3, lone.agent._verdict) == [START], "a remark does not keep the rank from starting"
 
 
-def test_a_gate_that_passed_without_a_remark_has_none(lone: LoneAgent, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    gate.write_text('echo "n1: ready"')
-    lone.agent.unit = replace(lone.agent.unit, gate=("sh", str(gate)))
-    lone.agent._obey_order("gate", 3)
-    assert lone.agent._gate
-    assert lone.agent._gate[1]._process
-    lone.agent._gate[1]._process.wait(60)
-    lone.agent._finish_tasks()
-    assert lone.agent._verdict == (3, True, "")
-
-
 # What a command says
 
 
@@ -448,12 +436,6 @@ def test_a_service_that_is_stopped_by_another_hand_is_reported(lone: LoneAgent) 
 
 
 # What is done
-
-
-@pytest.mark.parametrize("generation", [4, 5])
-def test_an_order_to_run_of_an_earlier_or_the_own_generation_starts_nothing(lone: LoneAgent, generation: int) -> None:
-    lone.agent.record.generation = 5
-    assert lone.run(generation, (generation, True, "")) == []
 
 
 def test_nothing_is_started_while_the_service_is_unknown(lone: LoneAgent) -> None:

@@ -240,12 +240,9 @@ def test_the_answer_is_shown_by_its_first_80_characters(start: Start) -> None:
     "body",
     [
         {"choices": []},
-        {"choices": [5]},
         {"choices": [{"message": 5, "text": "4"}]},
         {"choices": [{"text": 4}]},
         {"choices": [{}]},
-        {"choices": None},
-        [],
         "4",
     ],
 )
@@ -255,9 +252,7 @@ def test_a_body_without_a_text_is_not_a_completion(start: Start, body: object) -
     assert (record.state, record.reason) == ("stopping", f"no completion: {json.dumps(body)}")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "multmultimultimultmulti||multi", "lockhandlehandlehandlehandle", "?!", "!!!!!!!!"]
-)
+@pytest.mark.parametrize("text", ["", "lockhandlehandlehandlehandle"])
 def test_a_unit_that_starts_with_garbage_is_not_ready(start: Start, text: str) -> None:
     start.engine.answers["text"] = completion(text)
     record = start.ask()
@@ -275,11 +270,9 @@ def test_a_unit_that_starts_with_garbage_is_not_ready(start: Start, text: str) -
         ((400, {"error": {"message": "openai_harmony.HarmonyError: no vocab"}}), "write kind: completion only if no"),
         ((404, {"detail": "Not Found"}), "the chat completion has HTTP status 404"),
         (said(content=""), "the chat completion is '': it is empty"),
-        (said(content=None), "the chat completion is '': it is empty"),
         (said(content="lockhandlehandlehandlehandle"), "repeats 'han"),
         ((400, {"error": {"message": "tool_choice"}}), "write kind: completion only if no client chats"),
         ((400, {"error": {"message": "no chat_template"}}), "; its model has no chat template: "),
-        ((500, {"error": {"message": "x"}}), "the chat completion has HTTP status 500: "),
         ((200, {"object": "error"}), "no chat completion: "),
     ],
 )
@@ -299,7 +292,7 @@ def test_a_model_that_still_thinks_at_the_limit_of_tokens_chats(start: Start, ke
         assert start.ask().state == "ready"
 
 
-@pytest.mark.parametrize("status", [401, 403, 408, 425, 429, 502, 503, 504])
+@pytest.mark.parametrize("status", [401, 429, 503])
 def test_a_refusal_that_passes_does_not_end_a_start(start: Start, status: int) -> None:
     start.engine.answers["chat"] = (status, {"error": "later"})
     assert start.ask().state == "starting"
@@ -312,12 +305,9 @@ def test_a_refusal_that_passes_does_not_end_a_start(start: Start, status: int) -
         (said(content='<tool_call>{"name": "sparkrack_add"}'), "the tool call came as text: '<tool_call>"),
         (called("add", '{"a": 2, "b": 2}'), "expected sparkrack_add with a and b"),
         (called("sparkrack_add", '{"a": 2, "b"'), "expected sparkrack_add with a and b"),
-        (called("sparkrack_add", '{"a": 2}'), "expected sparkrack_add with a and b"),
         (called("sparkrack_add", '{"b": 2}'), "expected sparkrack_add with a and b"),
-        (called("sparkrack_add", '["a", "b"]'), "expected sparkrack_add with a and b"),
         (called("sparkrack_add", None), "expected sparkrack_add with a and b"),
         (said(content="4", tool_calls=[None]), "the tool call is [null], expected sparkrack_add with a and b"),
-        (said(content="4", tool_calls={"0": 1}), "expected sparkrack_add with a and b"),
         ((200, {"object": "error"}), 'no tool call: {"object": "error"}'),
         ((500, "x"), 'the tool call has HTTP status 500: "x"'),
         (

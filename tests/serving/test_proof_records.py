@@ -363,25 +363,3 @@ def test_a_receiver_says_why_its_tool_does_not_listen(
     assert tool
     receiver.receiver.end()
     assert tool._process.wait(60) == -9
-
-
-def test_a_port_that_is_taken_is_a_refusal_that_names_it(node: ProvingNode, receiver: Receiver) -> None:
-    with pytest.raises(serve_gate_command.GateError) as refused:
-        serve_rdma_check.ProofReceiver(node.proof, HALF, SECRET)
-    port = node.wanted["meeting_port"]
-    assert str(refused.value).startswith(f"the gate cannot listen at 127.0.0.1:{port}: Address already in use")
-    assert str(refused.value).endswith(f"; `ss -ltnp 'sport = :{port}'` names what does")
-
-
-def test_a_secret_that_others_may_read_is_a_refusal(node: ProvingNode) -> None:
-    (node.root / "etc/secret").chmod(0o644)
-    assert refusal(node) == (
-        f"{node.root}/etc/secret: owner or mode 644 is wrong: set owner root, mode 600; run `sparkrack apply --only "
-        "serving`"
-    )
-
-
-def test_a_record_that_cannot_be_written_is_a_refusal(node: ProvingNode, peer: Peer) -> None:
-    node.file("var/lib/sparkrack/serve/rdma", "")
-    reason = "/var/lib/sparkrack/serve/rdma/enp1.spark2.json cannot be written: File exists; look at `df`"
-    assert refusal(node) == reason

@@ -5,17 +5,6 @@ from __future__ import annotations
 from tests.serving.serving_rack import ServingRack, freeze
 
 
-def test_a_livelock_is_stuck_though_health_is_200(rack: ServingRack) -> None:
-    rack.up(restart={"times": 0})
-    rack.start()
-    rack.nodes[0].fault("livelock")
-    assert rack.health() == 200
-    record = rack.wait_for("held")
-    assert rack.reason("stuck") == "2 completions in a row failed and no counter rose: no answer within 2 s"
-    assert record["reason"].startswith(rack.reason("stuck"))
-    assert not any(node.processes() for node in rack.nodes)
-
-
 def test_a_busy_engine_is_not_stuck(rack: ServingRack) -> None:
     rack.up()
     rack.start()
@@ -29,25 +18,6 @@ def test_a_busy_engine_is_not_stuck(rack: ServingRack) -> None:
     rack.wait(lambda: rack.requests("/v1/completions") > asked, "a completion")
     rack.wait_for("ready", 1)
     assert [node.starts for node in rack.nodes] == [1, 1]
-
-
-def test_a_wrong_answer_is_no_proof(rack: ServingRack) -> None:
-    rack.nodes[0].fault("wrong")
-    rack.up()
-    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
-    record = rack.wait_for("held")
-    wrong = "the answer is '?!', expected '4' at its beginning"
-    assert record["reason"] == f"{wrong}; not restarted: it was never ready", "it waits for what does not come"
-    assert ("ready", 1) not in rack.states()
-    assert not any(node.processes() for node in rack.nodes)
-
-
-def test_an_engine_that_begins_to_answer_wrong_is_stuck(rack: ServingRack) -> None:
-    rack.up(restart={"times": 0})
-    rack.start()
-    rack.nodes[0].fault("wrong")  # the probe's own tokens raise the counters
-    rack.wait_for("held")
-    assert rack.reason("stuck").endswith("no counter rose: the answer is '?!', expected '4' at its beginning")
 
 
 def test_a_coordinator_that_stays_away_ends_all_ranks(rack: ServingRack) -> None:
@@ -160,13 +130,6 @@ def test_no_restart_follows_a_fault_that_the_kernel_logged(rack: ServingRack) ->
     rack.start()
     rack.nodes[1].systemctl("kill")
     rack.wait_for("ready", 3)
-
-
-def test_a_kernel_log_that_cannot_be_read_holds_the_unit(rack: ServingRack) -> None:
-    rack.up(journalctl=["false"])
-    rack.start()
-    rack.nodes[0].systemctl("kill")
-    assert "not restarted: spark1: the kernel's log cannot be read: exit code 1" in rack.wait_for("held")["reason"]
 
 
 def test_a_rank_that_ends_at_its_start_says_why(rack: ServingRack) -> None:

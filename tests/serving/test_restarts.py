@@ -23,6 +23,7 @@ def test_a_livelock_is_followed_by_one_restart_and_then_held(rack: ServingRack) 
     rack.up()
     rack.start()
     head.fault("livelock")
+    assert rack.health() == 200
     rack.wait(lambda: ("gating", 2) in rack.states(), "all ranks are down")
     head.fault("livelock", False)
     assert len(rack.wait_for("ready", 2)["restarts"]) == 1

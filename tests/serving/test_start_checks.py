@@ -333,8 +333,6 @@ def test_a_driver_that_has_failed_since_the_boot_is_refused(node: GateNode, caps
     "script",
     [
         "exit 1",
-        "exit 0",
-        "echo '-- No entries --'; exit 1",
         "echo '2026-11-23T21:18:04+0000 spark1 kernel: NVRM: Xid (PCI:000f:01:00): 45, pid=7, Ch 00000008'",
         "echo 'Journal file /var/log/journal/1/system@2.journal~ is truncated, ignoring file.' >&2; exit 1",
         "echo 'Hint: You are currently not seeing messages from other users and the system.' >&2; exit 1",
@@ -415,9 +413,10 @@ def test_the_real_journalctl_finds_the_same_lines(
 
 
 def test_memory_that_the_driver_keeps_is_refused(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
-    meminfo(node, 100, 101)
-    cuda(node, 60)
-    kept = "CUDA has 60.0 GiB free, the kernel 100.0: the driver keeps memory of what ran before"
+    """It is kept from more than 8 GiB on."""
+    meminfo(node, 101, 100)
+    cuda(node, 91)
+    kept = "CUDA has 91.0 GiB free, the kernel 100.0: the driver keeps memory of what ran before"
     assert node.gate(capsys, *TOGETHER, **ALONE) == f"{kept}; restart the node, or use --anyway"
     assert node.gate(capsys, *TOGETHER, "--anyway", **ALONE) == f"ready; {kept}"
     assert node.gate(capsys) == "ready"
@@ -441,18 +440,10 @@ def test_memory_that_is_in_use_or_cached_is_no_reason(
     assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
 
 
-def test_memory_is_kept_from_more_than_8_gib_on(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
-    meminfo(node, 101, 100)
-    cuda(node, 91)
-    kept = "CUDA has 91.0 GiB free, the kernel 100.0: the driver keeps memory of what ran before"
-    assert node.gate(capsys, *TOGETHER, **ALONE) == f"{kept}; restart the node, or use --anyway"
-
-
 @pytest.mark.parametrize(
     ("script", "why"),
     [
         ("echo 'libcuda.so.1: cannot open shared object file' >&2; exit 3", "the node has no libcuda.so.1"),
-        ("echo 'cuInit fails with 999 (CUDA_ERROR_UNKNOWN)' >&2; exit 1", "cuInit fails with 999 (CUDA_ERROR_UNKNOWN)"),
         ("echo nothing", "nothing"),
         ("exit 7", "exit code 7"),
         ("echo first >&2; echo last >&2; exit 1", "last"),
@@ -481,18 +472,13 @@ def test_a_cuda_that_hangs_is_refused(
 @pytest.mark.parametrize(
     ("required", "accepted"),
     [
-        ("", True),
-        ("cuda>=9.0", True),
         ("cuda>=13.0", True),
-        ("cuda>=13.2", False),
         ("cuda>=13.2 driver>=590", False),
-        ("cuda>=13.2 driver>=580", True),
         ("cuda>=13.2 driver>=580,driver<581", True),
         ("cuda>=13.2 driver>=535,driver<536", False),
         ("cuda>=13.2 brand=tesla,driver>=535,driver<536 brand=unknown,driver>=580,driver<581", True),
         ("driver>=580.160", False),
         ("arch=sm_121", True),
-        ("driver=580", True),
         ("driver=590", False),
         ("driver=580.159.3", True),
         ("driver<=580", True),

@@ -226,15 +226,6 @@ def test_a_fetch_that_fails_fails_everywhere_and_goes_on_later(world: ModelWorld
     assert all_have(world)
 
 
-def test_a_list_with_a_path_that_leads_out(world: ModelWorld, hub: LoopbackHub) -> None:
-    entry = {"rfilename": "../../etc/owned", "size": 5, "blobId": "a" * 40, "lfs": {"sha256": "a" * 64, "size": 5}}
-    hub.listed = {"sha": COMMIT, "siblings": [entry]}
-    ended = world.run(only=("n0",))
-    assert ended.failed == ["n0"]
-    assert "'../../etc/owned' is not accepted as the path of a file" in ended.log
-    assert not list(world.folder.rglob("owned"))
-
-
 def test_a_token_is_in_no_command_and_no_log(
     world: ModelWorld, hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,13 +441,6 @@ def test_an_index_that_names_a_file_which_is_not_there_is_refused(world: ModelWo
     assert not any(one.files("qwen") for one in world.nodes.values())
 
 
-def test_a_choice_without_a_file_of_its_index_is_refused(world: ModelWorld, hub: LoopbackHub) -> None:
-    hub.files = INDEXED
-    world.write(rack(models=chosen("*.json", "model-00001*")))
-    ended = world.run(only=("n0",))
-    assert f"files: leaves out {BIG}, which {INDEX} names; add it" in ended.log
-
-
 def test_another_choice_keeps_the_commit_and_fetches_what_is_new(world: ModelWorld, hub: LoopbackHub) -> None:
     hub.files = INDEXED
     assert world.run().failed == []
@@ -531,20 +515,6 @@ def test_a_choice_that_is_taken_back_fetches_nothing(world: ModelWorld, hub: Loo
     assert world.run().failed == []
     assert all(path.startswith("/api/") for path, _, _ in hub.requests[asked:])
     assert world.records()["qwen"] == first
-
-
-def test_a_record_of_an_earlier_release_keeps_all_its_files(world: ModelWorld, hub: LoopbackHub) -> None:
-    """It has no word of a choice, and what is on the nodes is right."""
-    hub.files = INDEXED
-    world.write(rack(models=chosen("*")))
-    assert world.run().failed == []
-    lock = world.folder / "rack.lock.json"
-    text = json.loads(lock.read_text())
-    del text["models"]["qwen"]["chosen"]
-    lock.write_text(json.dumps(text))
-    world.write(rack())
-    ended = world.run("dry")
-    assert (ended.changing, "no longer files" in ended.log) == (0, False)
 
 
 def test_of_a_folder_the_chosen_files_alone_are_read_and_sent(world: ModelWorld, folder: Path) -> None:

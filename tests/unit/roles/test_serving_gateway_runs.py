@@ -354,24 +354,6 @@ def test_a_configuration_that_nginx_refuses_is_not_installed(installed: ServingW
     assert "client_max_body_size 8m;" in place(n1, gateway.CONFIGURATION).read_text()
 
 
-def test_a_gateway_of_before_gets_its_router_and_loses_its_folder_of_bodies(installed: ServingWorld) -> None:
-    n1 = installed.nodes["n1"]
-    n1.shell(f"systemctl stop {gateway_router.SERVICE}")
-    wanted(n1, gateway_router.SERVICE).unlink()
-    for path in ROUTER.paths:
-        place(n1, path).unlink()
-    service = place(n1, gateway.SERVICE_FILE)
-    service.write_text(service.read_text().replace("LimitNOFILE", "CacheDirectory=sparkrack-gateway\nLimitNOFILE"))
-    place(n1, f"{gateway.OLD_CACHE}/body").mkdir(parents=True)
-    ended = installed.run()
-    assert ended.failed == [], ended.log
-    for line in (f"restart {SERVICE}", f"write {gateway_router.PROGRAM}", f"start {gateway_router.SERVICE}"):
-        assert line in ended.log, line
-    assert not place(n1, gateway.OLD_CACHE).exists()
-    installed.forget()
-    assert (installed.run().failed, sent(installed)) == ([], [0, 0])
-
-
 def test_other_models_restart_the_router_alone(installed: ServingWorld) -> None:
     n1 = installed.nodes["n1"]
     place(n1, gateway_router.MODELS).write_text('{"old": ["old"]}\n')
@@ -389,7 +371,7 @@ def test_a_gateway_that_is_not_declared_there_is_removed(installed: ServingWorld
     assert ended.failed == [], ended.log
     n0, n1 = installed.nodes.values()
     own = [path for service in SERVICES for path in (*service.paths, *service.leftovers, service.mark)]
-    left = (*own, gateway.FOLDER, gateway.RUN, gateway.OLD_CACHE)
+    left = (*own, gateway.FOLDER, gateway.RUN)
     assert [path for path in left if place(n1, path).exists()] == []
     assert f"systemctl stop {SERVICE}" in n1.calls("systemctl")
     assert f"systemctl stop {gateway_router.SERVICE}" in n1.calls("systemctl")

@@ -198,7 +198,9 @@ def test_a_folder_is_known_by_its_files() -> None:
 def test_a_measurement_counts_for_what_it_was_made_with(
     measured: Calibration | None, image: str | None, parallel: Parallel, reason: str | None
 ) -> None:
-    found = serving_fit.counted_calibration(declared(), recorded(), image, measured, parallel)
+    found = serving_fit.counted_calibration(
+        declared(), serving_fit.KnownUnit(recorded(), image=image, measured=measured), parallel
+    )
     assert found == ((MEASURED, "") if reason is None else (None, reason))
 
 
@@ -221,22 +223,10 @@ def test_the_first_difference_of_a_measurement_is_reported(change: dict[str, Any
     assert dataclasses.replace(CONDITIONS, **change).difference(CONDITIONS) == reason
 
 
-@pytest.mark.parametrize(
-    ("keys", "measured", "overhead", "source"),
-    [
-        ({}, None, 8.0, "default"),
-        ({"overhead": "5G"}, None, 5.0, "declared"),
-        ({"overhead": "1536M"}, None, 1.5, "declared"),
-        ({"overhead": "5G"}, 11.5, 11.5, "measured"),
-        ({}, 0.0, 0.0, "measured"),
-    ],
-)
-def test_the_overhead_is_measured_or_declared_or_the_usual_one(
-    keys: dict[str, Any], measured: float | None, overhead: float, source: str
-) -> None:
-    demand, found = serving_fit.demand_of(declared(**keys), measured)
-    assert (demand.overhead_gib, found) == (overhead, source)
-    assert (demand.context, demand.sequences) == (65536, 8)
+@pytest.mark.parametrize(("keys", "overhead"), [({}, 8.0), ({"overhead": "5G"}, 5.0), ({"overhead": "1536M"}, 1.5)])
+def test_the_overhead_is_declared_or_the_usual_one(keys: dict[str, Any], overhead: float) -> None:
+    demand = serving_fit.demand_of(declared(**keys))
+    assert (demand.overhead_gib, demand.context, demand.sequences) == (overhead, 65536, 8)
 
 
 @pytest.mark.parametrize(

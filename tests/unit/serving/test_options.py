@@ -54,7 +54,6 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
     [
         ({"engine": "vlm"}, f"{P}.engine @ engine: vlm is not known; did you mean vllm?"),
         ({"version": 0.19}, f'{P}.version @ version: 0.19 is a number to YAML; write it in quotes: "0.19"'),
-        ({"version": "0.19"}, f"{P}.version @ version: vLLM: '0.19' is not a version; write it as 0.21.0"),
         (
             {"version": "0.9.2"},
             (
@@ -97,13 +96,6 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
                 "write a product of 2, like {tensor: 2, pipeline: 1}"
             ),
         ),
-        (
-            {"parallel": None},
-            (
-                f"{P}.parallel @ qwen: tensor 1 x pipeline 1 is 1 rank for 2 nodes; "
-                "write a product of 2, like {tensor: 2, pipeline: 1}"
-            ),
-        ),
         ({"context": None}, f"{P}.context @ qwen: is missing; write context: 65536"),
         ({"memory": 0.92}, f"{P}.memory @ memory: 0.92 leaves 9.7 GiB for the host; write at most 0.90"),
         ({"memory": "80%"}, f"{P}.memory @ memory: 80% is not a share; write a number, like 0.80"),
@@ -140,34 +132,8 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             ),
         ),
         (
-            {"args": {"max_num_batched_tokens": 8192}},
-            (
-                f"{P}.args.max_num_batched_tokens @ max_num_batched_tokens: max_num_batched_tokens is not the long "
-                "name of an option; write max-num-batched-tokens"
-            ),
-        ),
-        (
-            {"args": {"kv-cache-dtype": "fp7"}},
-            (
-                f"{P}.args.kv-cache-dtype @ kv-cache-dtype: --kv-cache-dtype takes one of auto, bfloat16, "
-                "float16, fp8, "
-                "fp8_ds_mla, fp8_e4m3, fp8_e5m2, fp8_inc in vLLM 0.19.1, not 'fp7'; did you mean fp8?"
-            ),
-        ),
-        (
-            {"args": {"block-size": "many"}},
-            (
-                f"{P}.args.block-size @ block-size: --block-size takes a whole number in vLLM 0.19.1, not 'many'; "
-                "write another value"
-            ),
-        ),
-        (
             {"args": {"quantization": None}},
             f"{P}.args.quantization @ quantization: is empty; give it a value, true for a flag, or remove the key",
-        ),
-        (
-            {"env": {"NCCL_IB_DISABLE": "1"}},
-            f"{P}.env.NCCL_IB_DISABLE @ NCCL_IB_DISABLE: turns RDMA off, so that the ranks talk over TCP; remove it",
         ),
         (
             {"env": {"NCCL_IB_DISABLE": " 0x1"}},
@@ -274,7 +240,6 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             {"restart": {"within": "30"}},
             f"{P}.restart.within @ within: 30 is not a duration; write a whole number of s, m or h, like 30s",
         ),
-        ({"probe": {"ready": "25h"}}, f"{P}.probe.ready @ ready: 25h is too long; write at most 24h"),
         ({"probe": {"answer": {"ask": "2+2="}}}, f"{P}.probe.answer.say @ answer: is missing; write say: 4"),
         (
             {"probe": {"answer": "none"}},
@@ -284,11 +249,6 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             ),
         ),
         ({"fit": {"override": " "}}, f"{P}.fit.override @ override: is blank; write a text"),
-        ({"shm": "1M"}, f"{P}.shm @ shm: 1M is not a fit size for shared memory; write 64M to 64G"),
-        (
-            {"state": "sideways"},
-            f"{P}.state @ state: sideways is not known; choose from up, down",
-        ),
         ({"nnodes": 2}, f"{P}.nnodes @ nnodes: unknown key; did you mean nodes?"),
     ],
 )

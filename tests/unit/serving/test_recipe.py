@@ -204,9 +204,6 @@ def test_a_rack_with_fewer_nodes_than_ranks_is_refused() -> None:
     ("old", "new", "warning", "key", "value"),
     [
         ("OMP_NUM_THREADS: 4", 'NCCL_IB_DISABLE: "1"', "env.NCCL_IB_DISABLE: left out: turns RDMA off", "env.x", None),
-        ("OMP_NUM_THREADS: 4", "NCCL_NET: Socket", "env.NCCL_NET: left out: takes RDMA away", "env.x", None),
-        ("OMP_NUM_THREADS: 4", 'NCCL_IB_GID_INDEX: "3"', "env.NCCL_IB_GID_INDEX: left out: pins", "env.x", None),
-        ("OMP_NUM_THREADS: 4", "NCCL_DEBUG: WARN", "env.NCCL_DEBUG: left out: hides the line", "env.x", None),
         ("OMP_NUM_THREADS: 4", "VLLM_HOST_IP: 10.0.0.1", "env.VLLM_HOST_IP: left out: is the address", "env.x", None),
         ("port: 8001", "port: 52001", "api.port: 8000 is written: 52001 is one of 32768 to 60999", "api.port", 8000),
         ("cluster_only: true", "min_nodes: 4", "min_nodes: the recipe asks for 4 nodes, its command ", "memory", 0.8),
@@ -254,7 +251,6 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
             {"version": None},
             "not say which vLLM is in its image; give --version (0.10.2 to 0.33.0)",
         ),
-        ([], {"version": "0.9.0"}, "vLLM 0.9.0: its options are unknown; give --version (0.10.2 to 0.33.0)"),
         ([], {"version": "new"}, "'new' is not a version; write it as 0.21.0; give --version (0.10.2 to 0.33.0)"),
         ([], {"image": None}, "container: vllm-node-tiny is in no registry; push the image to one and give --image"),
         (
@@ -271,11 +267,6 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
             [("_utilization: 0.8,", "_utilization: 0.92,")],
             {},
             "memory: 0.92 leaves 9.7 GiB for the host; write at most 0.90, with",
-        ),
-        (
-            [("_utilization: 0.8,", "_utilization: 0.01,")],
-            {},
-            "memory: 0.01 is ",
         ),
         ([("_utilization: 0.8,", "_utilization: all,")], {}, "memory: all is not a share of the memory; give --memory"),
         (
@@ -311,12 +302,6 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
             "volumes: /data:/data: a unit has models, and files beside",
         ),
         ([("tensor_parallel: 2", "tensor_parallel: 16")], {}, "has 16 ranks; a rack has 1 to 8 nodes with a rank each"),
-        ([("tensor_parallel: 2", "tensor_parallel: 4")], {}, "has 4 ranks, and --nodes names 2; name a node for each"),
-        (
-            [("--enable-expert-parallel", "-dp 2")],
-            {},
-            "args.data-parallel-size: 2 copies of a model that is split o",
-        ),
         ([("--enable-expert-parallel", "--config x.yaml")], {}, "--config names a file with more options; write them"),
         (
             [("vllm serve acme/Tiny-FP8", "ollama")],
@@ -338,7 +323,6 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
         ),
         ([("name: Tiny", "name: [Tiny")], {}, "line 3: "),
         ([("env: {OMP", "env: [OMP"), (':True"}', ':True"]')], {}, "env is not a mapping; give a recipe of sparkrun"),
-        ([], {"name": "Not-A-Unit"}, "Not-A-Unit cannot be the name of a unit; write 1 to 31 lower-case letters"),
     ],
 )
 def test_what_does_not_come_over_is_refused_with_what_to_do(
@@ -410,10 +394,8 @@ def test_a_cache_below_1_gib_is_refused(size: str) -> None:
     [
         ("", {"port": 8000}),
         ("--host 127.0.0.1", {"port": 8000, "listen": "local"}),
-        ("--host localhost", {"port": 8000, "listen": "local"}),
         ("--host ::1", {"port": 8000, "listen": "local"}),
         ("--host 10.0.0.1", {"port": 8000, "listen": "management"}),
-        ("--api-key x", {"port": 8000, "key": {"env": "TINY_KEY"}}),
     ],
 )
 def test_where_the_engine_listens_is_taken_over(more: str, api: dict[str, Any]) -> None:
@@ -508,9 +490,7 @@ def test_the_size_of_shared_memory_is_taken_over(size: str, shm: str | None) -> 
     [
         ("vllm serve acme/Tiny --max-model-len 4096", "vllm"),
         ("python -m vllm.entrypoints.openai.api_server --model acme/Tiny --max-model-len 4096", "vllm"),
-        ("python3 -m vllm.entrypoints.openai.api_server --model acme/Tiny --max-model-len 4096", "vllm"),
         ("sglang serve --model-path acme/Tiny --context-length 4096", "sglang"),
-        ("python -m sglang.launch_server --model-path acme/Tiny --context-length 4096", "sglang"),
         ("exec python3 -m sglang.launch_server --model-path acme/Tiny --context-length 4096", "sglang"),
     ],
 )
