@@ -324,7 +324,7 @@ def test_a_fact_that_is_unknown_stops_the_host(role: str, key: str, asked: list[
 
 @pytest.mark.parametrize(("role", "kind"), crossed(ROLES, KINDS))
 def test_an_answer_that_ends_too_early_stops_the_host(role: str, kind: str, racks: Racks) -> None:
-    for lines in (0, 1, 5, -1):
+    for lines in (0, 1):
         with named(f"{lines} lines"):
             assert "ends too early" in racks.stopped(role, kind, cut=lines)
 
