@@ -119,10 +119,7 @@ def test_no_file_name_makes_a_wrong_answer(tmp_path: Path, name: str) -> None:
     assert answers[1] in (None, "the node did not answer")
 
 
-HOSTILE = (
-    "\nother\nfalse\n0\n0123456789ABCDEFGHIJabcd\nother\nfalse\n0\n\n"
-    "=files\n4 /etc/shadow\n\nevil\n0\ncomplete\n"
-)
+HOSTILE = "\nother\nfalse\n0\n0123456789ABCDEFGHIJabcd\nother\nfalse\n0\n\n=files\n4 /etc/shadow\n\nevil\n0\ncomplete\n"
 
 
 def test_no_content_makes_the_answer_to_another_question(tmp_path: Path) -> None:
