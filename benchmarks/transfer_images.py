@@ -1,6 +1,6 @@
-"""`python -m benchmarks.transfer_images ROOT`: an image to several nodes, by sparkrack's chain and by `docker save`.
+"""An image to several nodes, by sparkrack's chain and by `docker save`.
 
-Each node is an sshd and a dockerd; its link is limited. ROOT has the packages docker.io, docker-cli, containerd and
+Each node is an sshd and a dockerd; its link is limited. A folder has the packages docker.io, docker-cli, containerd and
 runc, unpacked by `dpkg-deb -x`. The image has two layers of which one is on all nodes, or none.
 """
 
@@ -14,7 +14,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 import click
 
 from benchmarks import BenchError
-from benchmarks.transfers import NAMESPACES, Rack, date, run, wait_for, write_table
+from benchmarks.transfer_rack import Rack, wait_for
 from benchmarks.unpacked_sshd import write_configuration
 
 PROGRAM = Path(__file__).parent.parent / "roles/images/files/fetch_image.py"
@@ -150,7 +149,7 @@ TOOLS: dict[str, Callable[[DockerRack, str], None]] = {
 }
 
 
-def measure(rack: DockerRack, megabits: int) -> list[str]:
+def measure_images(rack: DockerRack, megabits: int) -> list[str]:
     """Measure all tools, with the lower layer on the receivers and without; return the rows of the table."""
     lower, upper = (
         archive({name: os.urandom(size)}) for name, size in (("a", rack.size * 3 // 4), ("b", rack.size // 4))
@@ -197,45 +196,3 @@ def wait_for_docker(rack: DockerRack, node: int) -> None:
             return
         time.sleep(0.2)
     raise BenchError(f"dockerd of node {node}: {(rack.top / f'd{node}/log').read_text(errors='replace')[-300:]}")
-
-
-@click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("packages", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--megabytes", default=64, show_default=True, type=click.IntRange(8), help="Size of the image.")
-@click.option("--megabits", default=160, show_default=True, type=click.IntRange(1), help="Speed of each link.")
-@click.option("--receivers", multiple=True, default=(2, 4, 8), show_default=True, type=click.IntRange(1, 8))
-@click.option("--docs", is_flag=True, help="Put the table into docs/evidence/transfers.md as well.")
-@click.option("--inside", type=int, hidden=True)
-def main(
-    packages: Path, megabytes: int, megabits: int, receivers: tuple[int, ...], docs: bool, inside: int | None
-) -> None:
-    """Bring an image to several nodes, and compare the time and the bytes on the wire. Needs root."""
-    if inside is not None:
-        run("mount", "-t", "tmpfs", "tmpfs", "/run")
-        with tempfile.TemporaryDirectory(dir="/var/tmp", ignore_cleanup_errors=True) as folder:
-            try:
-                rows = measure(DockerRack(Path(folder), inside, megabytes << 20, 1, packages.absolute()), megabits)
-            except BenchError as error:
-                raise click.ClickException(str(error)) from None
-        click.echo("\n".join(rows))
-        return
-    table = [
-        "| receivers | layers there | program | s | MB sent by node 0 | MB sent by all |",
-        "| --- | --- | --- | --- | --- | --- |",
-    ]
-    for count in receivers:
-        command = [*NAMESPACES, sys.executable, "-m", "benchmarks.transfer_images", str(packages), f"--inside={count}"]
-        command += [f"--megabytes={megabytes}", f"--megabits={megabits}"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-        if done.returncode:
-            raise click.ClickException(f"with {count} receivers it failed")
-        table += done.stdout.splitlines()
-    load = f"An image of {megabytes} MiB, each link {megabits} Mbit/s, load {os.getloadavg()[0]:.0f}"
-    text = f"{load}, {os.cpu_count()} cores, {date()}:\n\n" + "\n".join(table) + "\n"
-    click.echo(text)
-    if docs:
-        write_table("images", text)
-
-
-if __name__ == "__main__":
-    main()

@@ -104,10 +104,12 @@ def _force_removal(unit: ServedUnit) -> str:
 
 
 def remove(unit: ServedUnit) -> str:
-    """Return the shell text that removes a container of it, and fails unless docker has none of this name then."""
+    """Return the shell text that removes a container of it, and fails unless docker has none of this name then: docker
+    may be removing it by itself, since its rank has ended."""
     listed = f"timeout --kill-after=5 20 docker ps --all --quiet --filter 'name=^/?{container_name(unit)}$'"
     return (
-        f"{_force_removal(unit)}; left=$({listed}) || exit 1; "
+        f"{_force_removal(unit)}; n=0; while left=$({listed}) || exit 1; "
+        '[ -n "$left" ] && [ $n -lt 10 ]; do n=$((n + 1)); sleep 0.5; done; '
         '[ -z "$left" ] || { echo "docker does not remove it" >&2; exit 1; }'
     )
 
@@ -210,6 +212,9 @@ def wire_between(measured: Sequence[Bandwidth], ranks: Collection[str]) -> Wire:
     own = [one for one in measured if {one.sender, one.receiver} <= {*ranks}]
     figures = tuple(figure for one in own for figure in one.gbps)
     faults = tuple(dict.fromkeys(f"{one.sender} to {one.receiver}: {one.verdict}" for one in own if not one.good))
+    # The sessions of other nodes may not have measured yet.
+    missing = [rank for rank in ranks if own and all(rank not in (one.sender, one.receiver) for one in own)]
+    faults += tuple(f"{rank}: not measured" for rank in missing)
     slow = any(one.good is False for one in own)
     enough_of = {min(one.gbps): one.least / len(one.halves) for one in own if one.gbps and one.least is not None}
     least = enough_of.get(min(figures)) if figures else None

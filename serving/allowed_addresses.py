@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
 from core.model import Rack
-from core.model.addressing import addresses_of
+from core.model.reachability import addresses_of
 from roles.watch.options import WatchOptions, server
 from serving.options import ServedUnit, gateway_of
 

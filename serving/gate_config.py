@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from core.advisories.advisories import NCCL, PAGE, PIP_WHEEL, RING, advisory_table
 from core.hardware import gb10
 from core.model import Rack
-from core.model.addressing import Address, reachable
+from core.model.addressing import Address
 from core.model.fields import mebibytes
 from core.model.model_lock import ModelRecord
 from core.model.models import MODEL_STORE
@@ -22,6 +22,7 @@ from core.model.rdma_flows import (
     leg_gbps,
     unit_flows,
 )
+from core.model.reachability import reachable
 from roles.memory.options import MemoryOptions
 from roles.time.options import TimeOptions
 from serving import unit_files

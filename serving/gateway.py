@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pydantic import SecretBytes
 
 from core.model import Rack
-from core.model.addressing import first_address
 from core.model.fields import mebibytes
+from core.model.reachability import first_address
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_shell, validate_unit
 from serving import gateway_router as gateway_router

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import PurePosixPath
 
-from core.model.addressing import first_address
 from core.model.fields import mebibytes, seconds
 from core.model.models import MODEL_STORE
+from core.model.reachability import first_address
 from core.model.schema import Rack
 from serving import unit_files
 from serving.accepted import engine_arguments

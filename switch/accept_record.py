@@ -1,5 +1,4 @@
-"""The record of a switch in a bundle of `sparkrack accept`: all that the switch prints of our menus, made anonymous,
-with what follows for the questions that are open.
+"""The record of a switch in a bundle of `sparkrack accept`: all that the switch prints of our menus, made anonymous.
 
 Only reading sentences are sent. The emulator can be started from the output (`--fixture`).
 """
@@ -16,7 +15,6 @@ from core.routeros.session import Client
 from core.routeros.values import visible_row
 from core.routeros.versions import release
 from switch.anonymize import Mask
-from switch.probe_answers import probe_answers
 from switch.public_fields import COUNTER
 
 FORMAT = 1
@@ -104,7 +102,6 @@ def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
         "commands": dict(reading.commands),
     }
     document["lacking"] = list(_lacking_commands(document["commands"], version))
-    document["questions"] = probe_answers(document)
     return document
 
 

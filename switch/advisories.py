@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from core.advisories.advisories import ROUTEROS, Advisory, advisory_line, known_against, version_key
-from core.routeros.errors import UnreadableError
 from core.routeros.menus import DEVICE_MODE, RESOURCE, USER, Row
 from core.routeros.reading import SwitchReading
-from core.routeros.values import ValueKind, canonical
 from core.routeros.versions import release
+from switch.flags import read_flag
 
 if TYPE_CHECKING:
     from core.model import Switch
@@ -67,10 +66,7 @@ def exposure(switch: Switch, reading: SwitchReading) -> Iterator[str]:
 
 def marked_as_compromised(rows: Iterable[Row]) -> bool:
     """Return whether /system/device-mode has the mark. Raises UnreadableError."""
-    try:
-        return any(canonical(ValueKind.FLAG, row.get("flagged", "no")) == "yes" for row in rows)
-    except ValueError as fault:
-        raise UnreadableError(f"{DEVICE_MODE.path} flagged: {fault}") from None
+    return any(read_flag(DEVICE_MODE, row, "flagged") for row in rows)
 
 
 def compromised(switch: Switch, reading: SwitchReading) -> Iterator[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from core.routeros.menus import BRIDGE, BRIDGE_PORT, ROUTERBOARD, Row
+from core.routeros.menus import BRIDGE, BRIDGE_PORT, ROUTERBOARD
 from core.routeros.reading import SwitchReading
-from core.routeros.values import ValueKind, canonical
 from switch.desired.bridge import legs_on_device
 from switch.desired.menu_rows import DeviceContext
+from switch.flags import is_yes
 
 if TYPE_CHECKING:
     from core.model import Switch
@@ -26,11 +26,13 @@ def _second_bridge(switch: Switch, reading: SwitchReading) -> Iterator[str]:
     A second bridge without a leg and without a port that asks for the chip is a usual one for management. It may have
     the address of the unit, or carry the session of this very run, so its removal is never advised.
     """
-    others = [row["name"] for row in reading.rows(BRIDGE) if row.get("name") != switch.bridge and not _is_disabled(row)]
+    others = [
+        row["name"] for row in reading.rows(BRIDGE) if row.get("name") != switch.bridge and not is_yes(row, "disabled")
+    ]
     legs = set(_leg_names(switch, reading))
     for name in others if switch.cages else ():
-        ports = [row for row in reading.rows(BRIDGE_PORT) if row.get("bridge") == name and not _is_disabled(row)]
-        asking = [row.get("interface", "") for row in ports if _flag_is_set(row, "hw", "yes")]
+        ports = [row for row in reading.rows(BRIDGE_PORT) if row.get("bridge") == name and not is_yes(row, "disabled")]
+        asking = [row.get("interface", "") for row in ports if is_yes(row, "hw", "yes")]
         held = [row.get("interface", "") for row in ports if row.get("interface") in legs]
         if asking or held:
             ask = f"its ports {', '.join(asking)} have hw=yes" if asking else f"its port {', '.join(held)} is a leg"
@@ -50,8 +52,8 @@ def _by_cpu(switch: Switch, reading: SwitchReading) -> Iterator[str]:
     """
     names = _leg_names(switch, reading)
     for row in reading.rows(BRIDGE_PORT):
-        offloaded = _flag_is_set(row, "hw", "yes") and not _is_disabled(row) and row.get("bridge") == switch.bridge
-        if row.get("interface") in names and offloaded and not _flag_is_set(row, "hw-offload", "no"):
+        offloaded = is_yes(row, "hw", "yes") and not is_yes(row, "disabled") and row.get("bridge") == switch.bridge
+        if row.get("interface") in names and offloaded and not is_yes(row, "hw-offload"):
             yield (
                 f"port {row['interface']} has lost its hardware offload: its packets go through the CPU; set hw=no "
                 "and hw=yes on it again"
@@ -63,14 +65,3 @@ def _list_firmware_problems(reading: SwitchReading) -> Iterator[str]:
     current, upgrade = board.get("current-firmware"), board.get("upgrade-firmware")
     if current and upgrade and current != upgrade:
         yield f"firmware of the board is {current}, RouterOS brings {upgrade}; /system/routerboard/upgrade, then reboot"
-
-
-def _is_disabled(row: Row) -> bool:
-    return _flag_is_set(row, "disabled", "no")
-
-
-def _flag_is_set(row: Row, name: str, default: str) -> bool:
-    try:
-        return canonical(ValueKind.FLAG, row.get(name, default)) == "yes"
-    except ValueError:
-        return False

@@ -18,13 +18,12 @@ from core.routeros.menus import (
     PACKAGE,
     RESOURCE,
     ROUTERBOARD,
-    Row,
 )
 from core.routeros.reading import SwitchReading
-from core.routeros.values import ValueKind, canonical
 from core.routeros.versions import release
 from switch.advisories import COMPROMISED, marked_as_compromised
 from switch.cages import lanes_of
+from switch.flags import read_flag
 from switch.port_changes import unlistable_names
 
 if TYPE_CHECKING:
@@ -114,19 +113,12 @@ def device_mode(reading: SwitchReading) -> Iterator[str]:
         raise UnreadableError(f"{DEVICE_MODE.path} has no mode")
     if marked_as_compromised((row,)):  # it adds no schedule then
         yield COMPROMISED
-    elif not _flag_is_set(row, "scheduler", "no" if row["mode"] == "home" else "yes"):
+    elif not read_flag(DEVICE_MODE, row, "scheduler", "no" if row["mode"] == "home" else "yes"):
         yield (
             f"device mode {row['mode']} keeps the scheduler off, and no rollback timer could run: run "
             "/system/device-mode/update scheduler=yes, then press the reset or mode button of the device within 5 "
             "minutes"
         )
-
-
-def _flag_is_set(row: Row, name: str, default: str) -> bool:
-    try:
-        return canonical(ValueKind.FLAG, row.get(name, default)) == "yes"
-    except ValueError as fault:
-        raise UnreadableError(f"{DEVICE_MODE.path} {name}: {fault}") from None
 
 
 def _wrong_model(switch: Switch, reading: SwitchReading) -> str | None:

@@ -13,8 +13,7 @@ from core.model.secrets import SecretError
 from core.probes.protocol import UnknownError
 from core.routeros.api import ApiSession
 from core.routeros.errors import CheckError, SentenceError, SwitchError, UnreadableError
-from core.routeros.menus import BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row
-from core.routeros.menus.ports import place_of
+from core.routeros.menus import BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row, place_of
 from core.routeros.rest import Rest
 from core.routeros.rollback_timer import is_timer
 from core.routeros.safe_mode import enabled, holder

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from core.model.addressing import VLAN_DEVICES, Address, addresses_of, reachable
+from core.model.addressing import VLAN_DEVICES, Address
 from core.model.cabling import Cable, Cabling, Half, Leg, Port
 from core.model.errors import ConfigError, ConfigProblem
 from core.model.fields import mebibytes
 from core.model.loader import load, rack_path
-from core.model.schema import CONTAINER_SLICE, Access, Fabric, Node, Rack
+from core.model.reachability import addresses_of, reachable
+from core.model.schema import CONTAINER_SLICE, Rack
 from core.model.secrets import SecretError, SecretRef
+from core.model.sections import Access, Fabric, Node
 from core.model.switch_schema import CageSpec, Reader, Snmp, Switch, Tls
 
 __all__ = [

@@ -1,16 +1,13 @@
-"""Fabric addresses of the halves of each cabled port, and the pairs of addresses that must reach each other."""
+"""Fabric addresses of the halves of each cabled port."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network
-from typing import TYPE_CHECKING
 
 from core.model.cabling import Cabling, Half, Leg
-
-if TYPE_CHECKING:
-    from core.model.schema import Fabric, Node, Rack
+from core.model.sections import Fabric, Node
 
 CARVED = 24
 """The prefix length of the subnets carved from a pool."""
@@ -96,24 +93,3 @@ def pool_size(pool: IPv4Network) -> int:
 def pool_need(cabling: Cabling) -> int:
     """Return the number of subnets that the cables need: one for each half."""
     return 2 * len(cabling.cables)
-
-
-def addresses_of(rack: Rack, node: str) -> tuple[Address, ...]:
-    """The fabric addresses of one node, by port, then by half; empty for a node without cables."""
-    return rack.addresses_by_node.get(node, ())
-
-
-def first_address(rack: Rack, node: str) -> Address | None:
-    """The fabric address of a node that others reach it by beside RDMA: of its first half; None without a cable."""
-    return next((address for address in addresses_of(rack, node) if address.half.index == 0), None)
-
-
-def reachable(rack: Rack, node: str | None = None) -> tuple[tuple[Address, Address], ...]:
-    """Every directed pair (from, to) of addresses that share a subnet, and so must reach each other; `node`: only those
-    from this one."""
-    return tuple(
-        (here, there)
-        for here in (rack.addresses if node is None else addresses_of(rack, node))
-        for there in rack.addresses_by_subnet[here.interface.network]
-        if there.half.node != here.half.node
-    )

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from core.hardware.breakout_hints import nearest
 from core.hardware.gb10 import PORT_GBPS
 from core.model.cabling import Cable, Cabling, Leg, Port
 from core.model.errors import RuleViolation
-
-if TYPE_CHECKING:
-    from core.model.schema import Node
-    from core.model.switch_schema import CageSpec, Switch
+from core.model.sections import Node
+from core.model.switch_schema import CageSpec, Switch
 
 _LANE = re.compile(r"(?P<cage>.+)-[0-9]{1,2}")
 

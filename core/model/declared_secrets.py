@@ -6,18 +6,15 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from core.model import yaml_reader
 from core.model.errors import Path as Place
 from core.model.errors import format_path, printable_line
 from core.model.fields import Section
 from core.model.role import roles
+from core.model.schema import Rack
 from core.model.secrets import SecretError, SecretRef
 from core.util import regular_file
-
-if TYPE_CHECKING:
-    from core.model.schema import Rack
 
 _LARGEST = 1024 * 1024
 _NOTIFY = ("watch", "notify")

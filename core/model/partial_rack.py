@@ -14,7 +14,8 @@ from core.model.fields import Section
 from core.model.model_lock import ModelRecord
 from core.model.models import Model
 from core.model.role import Role, roles
-from core.model.schema import Access, Fabric, Node, Rack
+from core.model.schema import Rack
+from core.model.sections import Access, Fabric, Node
 from core.model.switch_schema import Switch
 
 Entry = TypeVar("Entry", bound=BaseModel)

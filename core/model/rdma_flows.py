@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.hardware import gb10
-from core.model.addressing import Address, addresses_of, reachable
+from core.model.addressing import Address
+from core.model.reachability import addresses_of, reachable
 from core.model.schema import Rack
 
 TEST_SECONDS = 5

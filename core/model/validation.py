@@ -11,7 +11,7 @@ from core.model.errors import Path, RuleViolation, format_path
 from core.model.fields import PLAIN_API_PORT, SSH_PORT, TLS_API_PORT
 from core.model.partial_rack import NOWHERE, PartialRack
 from core.model.role import roles
-from core.model.schema import Fabric
+from core.model.sections import Fabric
 from core.model.switch_schema import Switch
 
 _TAG = 4

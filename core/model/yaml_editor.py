@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import StringIO
 from itertools import zip_longest
@@ -27,6 +25,7 @@ from core.model import yaml_reader
 from core.model.errors import ConfigError, ConfigProblem, format_path
 from core.model.errors import Path as Place
 from core.util import regular_file
+from core.util.atomic_file import rewrite_atomic
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 Scalar = str | bool | int | float
@@ -76,7 +75,7 @@ class FileSnapshot:
             if now != self.data:
                 self._refuse_changed_file(now)
             if changed != now:
-                self._write_file(target, changed)
+                rewrite_atomic(target, changed)
         return FileSnapshot(self.path, changed)
 
     def with_entries(self, entries: Mapping[str, Any]) -> FileSnapshot:
@@ -171,27 +170,6 @@ class FileSnapshot:
         pairs = zip_longest(self.data.splitlines(keepends=True), now.splitlines(keepends=True))
         line = next(number for number, (old, new) in enumerate(pairs, start=1) if old != new)
         raise self._edit_error(line, (), "was changed by another program during this run", _AGAIN)
-
-    def _write_file(self, target: Path, data: bytes) -> None:
-        was = target.stat()
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                with suppress(PermissionError):  # only root gives files away
-                    os.fchown(file.fileno(), was.st_uid, was.st_gid)
-                os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode))
-                os.fsync(file.fileno())
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
     def _edit_error(self, line: int | None, place: Place, what: str, right: str) -> ConfigError:
         return ConfigError([ConfigProblem(str(self.path), line, format_path(place), what, right)])

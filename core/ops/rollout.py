@@ -45,10 +45,6 @@ class Rollout:
             self.done.add(node)
 
 
-class _Rollouts(dict[str, Rollout]):
-    """The progress of each role in a run."""
-
-
 def rollout(host: Host, role: str) -> Rollout:
     """Return the progress of a role in the run of this host."""
-    return run_value(host.state, _Rollouts).setdefault(role, Rollout())
+    return run_value(host.state, Rollout, (Rollout, role))

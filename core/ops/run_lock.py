@@ -8,13 +8,11 @@ operator's clock nor a changed clock counts. A lock that was not renewed for EXP
 from __future__ import annotations
 
 import base64
-import getpass
 import hashlib
 import json
 import os
 import re
 import secrets
-import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -25,6 +23,7 @@ from typing import TYPE_CHECKING
 from core.model.errors import printable_line
 from core.ops.run_context import run_value
 from core.util.command_error import CommandError
+from core.util.provenance import operator
 
 if TYPE_CHECKING:
     from pyinfra.api.state import State
@@ -156,12 +155,8 @@ def inherited() -> Holder | None:
 def new_holder(what: str) -> Holder:
     """Create the holder for a new run of the current operator."""
     now = datetime.now(UTC)
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a user without a name, as in a container
-        user = str(os.getuid())
     run = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-    who = _shorten_text(f"{user}@{socket.gethostname()}")
+    who = _shorten_text(operator())
     return Holder(run, who, now.isoformat(timespec="seconds"), _shorten_text(what), _describe_process(), BEAT)
 
 

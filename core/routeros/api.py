@@ -27,6 +27,7 @@ from routeros_api.exceptions import (
     RouterOsApiError,
 )
 
+from core.model.errors import printable_line
 from core.routeros.errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
 from core.routeros.limits import Counted, Watch
 from core.routeros.menus import COMMUNITY
@@ -242,8 +243,7 @@ def _decode_row(row: dict[str, bytes]) -> dict[str, str]:
 
 def _message_line(message: bytes) -> str:
     """A message of the switch as one printable line."""
-    text = message.decode(errors="backslashreplace").strip()
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return printable_line(message.decode(errors="backslashreplace").strip())
 
 
 def _fault_line(fault: BaseException) -> str:

@@ -23,8 +23,8 @@ from core.routeros.menus import (
     Release,
     Row,
     Sentence,
+    place_of,
 )
-from core.routeros.menus.ports import place_of
 from core.routeros.rollback_timer import is_timer
 from core.routeros.values import canonical
 from core.routeros.versions import release

@@ -20,6 +20,7 @@ from requests.auth import HTTPBasicAuth
 from urllib3.connection import HTTPSConnection
 from urllib3.connectionpool import HTTPSConnectionPool
 
+from core.model.errors import printable_line
 from core.routeros.errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
 from core.routeros.limits import MOST_BYTES, AnswerTooLongError, Watch
 from core.routeros.menus import Sentence
@@ -161,7 +162,7 @@ class Rest:
         if status != requests.codes.ok:
             detail = content.get("detail") or content.get("message") if isinstance(content, dict) else None
             raise (
-                SentenceError(_printable_words(str(detail)))
+                SentenceError(printable_line(str(detail).strip()))
                 if detail
                 else SessionError(f"{self.place} answers HTTP {status}")
             )
@@ -225,8 +226,3 @@ def _answer_json(answer: requests.Response) -> Any:
         return json.loads(data.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):
         return None
-
-
-def _printable_words(text: str) -> str:
-    """The switch's words as one printable line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text.strip())

@@ -9,14 +9,11 @@ import base64
 import binascii
 import hashlib
 import io
-import os
 import re
 import socket
-import stat
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +21,7 @@ from pathlib import Path
 from core.model.errors import printable_line, truncate
 from core.model.fields import SSH_PORT
 from core.util import regular_file
+from core.util.atomic_file import rewrite_atomic
 
 KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
 """What sshd may have, the best first. Ubuntu and DGX OS make the first, the second and the last."""
@@ -147,7 +145,7 @@ def pin(file: Path, address: str, port: int, keys: Sequence[HostKey]) -> None:
     )
     if text != before:
         with _usable_file(file):
-            _replace_file(file, text.encode("utf-8", "surrogateescape"))
+            rewrite_atomic(file, text.encode("utf-8", "surrogateescape"))
 
 
 def _read_file(file: Path) -> str:
@@ -188,26 +186,6 @@ def _parse_entry(file: Path, number: int, line: str) -> tuple[str, HostKey]:
         return names, HostKey.parse(key)
     except HostKeyError as fault:
         raise HostKeyError(f"{file}:{number}: {fault}") from None
-
-
-def _replace_file(file: Path, data: bytes) -> None:
-    target = file.resolve()
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            os.fchmod(stream.fileno(), mode)
-            if target.exists():
-                was = target.stat()
-                with suppress(PermissionError):  # only root gives files away
-                    os.fchown(stream.fileno(), was.st_uid, was.st_gid)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 @contextmanager

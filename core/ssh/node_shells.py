@@ -67,14 +67,18 @@ class ScriptError(Exception):
     """A script did not end well on a node; the text is the reason, in one line that begins with the node."""
 
 
+class SilentNodeError(ScriptError):
+    """A node gave no answer."""
+
+
 def script_output(shells: Mapping[str, RootShell], node: str, name: str, script: str, words: Iterable[str]) -> str:
     """Run a script on a node with these arguments, and return its output. name: of the script, in its messages.
-    Raises ScriptError.
+    Raises ScriptError, SilentNodeError.
     """
     try:
         done = shells[node].run(f"sh -c {quote(script)} {name} {' '.join(map(quote, words))}")
     except UnreachableError as fault:
-        raise ScriptError(printable_line(f"{node}: {fault.why}")) from None
+        raise SilentNodeError(printable_line(f"{node}: {fault.why}")) from None
     if done.rc != 0:
         lines = str(done.stderr).strip().splitlines() or [f"exit {done.rc}"]
         raise ScriptError(printable_line(f"{node}: {lines[-1]}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -17,10 +18,31 @@ def write_atomic(path: Path, text: str, mode: int = 0o600) -> None:
     if path.exists() and not path.is_file():
         raise FileExistsError(errno.EEXIST, "is not a file, and would be replaced by one", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
+    _replace_file(path, text.encode(), mode, None)
+
+
+def rewrite_atomic(path: Path, content: bytes) -> None:
+    """Replace the content of a file of the operator: its mode and owner stay, and a symbolic link to it stays one. A
+    new file has mode 0644. Raises OSError.
+    """
+    path = path.resolve()
+    was = path.stat() if path.exists() else None
+    _replace_file(path, content, stat.S_IMODE(was.st_mode) if was else 0o644, was)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _replace_file(path: Path, content: bytes, mode: int, owner: os.stat_result | None) -> None:
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
         try:
-            new.write(text)
+            new.write(content)
             new.flush()
+            if owner:
+                with suppress(PermissionError):  # only root gives files away
+                    os.fchown(new.fileno(), owner.st_uid, owner.st_gid)
             os.fchmod(new.fileno(), mode)
             os.fsync(new.fileno())
             Path(new.name).replace(path)

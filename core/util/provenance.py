@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import socket
 import subprocess
 from datetime import UTC, datetime
-from getpass import getuser
 from pathlib import Path
 
 from pydantic import Field
@@ -28,7 +28,7 @@ class Origin(Record):
 def origin(file: Path) -> Origin:
     """The origin of a report that is begun now, of this rack file."""
     now = datetime.now(UTC).replace(microsecond=0)
-    return Origin(when=now, by=f"{_user_name()}@{socket.gethostname()}", file=str(file), revision=revision(file))
+    return Origin(when=now, by=operator(), file=str(file), revision=revision(file))
 
 
 def revision(file: Path) -> str:
@@ -53,8 +53,10 @@ def _git_output(file: Path, *words: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _user_name() -> str:
+def operator() -> str:
+    """Return the operator as user@host."""
     try:
-        return getuser()
-    except (OSError, KeyError):  # a user that has no name, as in some containers
-        return str(os.getuid())
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a user that has no name, as in some containers
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

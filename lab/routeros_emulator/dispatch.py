@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lab.routeros_emulator import permissions, print_verbs, write_verbs
 from lab.routeros_emulator.errors import MISSING_ITEM, TrapError
 from lab.routeros_emulator.export import export
-from lab.routeros_emulator.listen_verb import listen
 from lab.routeros_emulator.request import Call, Handler, Reply, RequestClient, Stream
 from lab.routeros_emulator.sentence import Sentence, parse
 
@@ -23,7 +22,6 @@ _VERBS: dict[str, Handler] = {
     "print": print_verbs.print_rows,
     "getall": print_verbs.print_rows,
     "get": print_verbs.get_value,
-    "listen": listen,
     "add": write_verbs.add,
     "set": write_verbs.change,
     "unset": write_verbs.unset,

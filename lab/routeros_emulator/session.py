@@ -30,7 +30,7 @@ class HangupError(Exception):
 
 class EmulatedSession(EmulatedConnection):
     """Reads sentences until the peer leaves. Commands without a tag run one after another, tagged ones side
-    by side, and a stream (monitor, listen) never blocks what follows."""
+    by side, and a stream (monitor) never blocks what follows."""
 
     async def run(self) -> None:
         """Serve the connection to its end; never raises for what a peer does."""
@@ -232,4 +232,4 @@ class EmulatedSession(EmulatedConnection):
 
 
 def _may_stream(sentence: Sentence) -> bool:
-    return sentence.verb == "listen" or (sentence.verb == "monitor" and "once" not in sentence.attributes)
+    return sentence.verb == "monitor" and "once" not in sentence.attributes

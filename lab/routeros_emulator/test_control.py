@@ -1,26 +1,6 @@
 """Control socket for tests: a unix-domain socket with one JSON request and one JSON answer a line.
 
-``{"op": "stats"}`` → ``reads``, ``writes``, ``refused`` per menu
-``{"op": "state"}`` → ``tables``, ``links``, ``attached``, ``safe_mode``, ``cables``
-``{"op": "fault", "kind": …, "match": …, …}`` adds a fault (see faults.py); ``{"op": "heal"}`` ends all
-``{"op": "cable", "do": "pull"|"plug"|"deafen", "cage": …, "lane": n}``; ``"swap"`` needs ``"to": {cage,
-lane}``
-``{"op": "settle", "seconds": s}``; ``{"op": "unroll_delay", "seconds": s}``
-``{"op": "counters", "interface": …, "add": {counter: n}}`` increases counters; ``{"op": "stale", "interface": …}``
-leaves the frames of a bridge port to the CPU although its flags show offloaded; ``{"op": "retrain"}`` does so to every
-link that comes up from then on; ``{"op": "quiet"}`` stops all traffic except what ``counters`` adds
-``{"op": "sensor", "name": "fan1-speed", "value": "0"}`` gives a sensor a value; with an empty one its row is gone
-``{"op": "monitor", "field": …, "value": …}`` lets /interface/ethernet/monitor show this value of a field, or with
-null no such field, until ``heal``
-``{"op": "learn", "address": …, "interface": …}`` sets the port (default name) of a client, ether1 otherwise
-``{"op": "file", "name": …, "path": …}`` puts a file of this machine on the unit, as an upload by hand would
-``{"op": "pass", "seconds": s}`` advances clock, uptime and schedules
-``{"op": "clock", "seconds": s}`` moves the clock alone, forward or back, as a time server does
-``{"op": "flash", "bytes": n}`` leaves so many bytes for further files
-``{"op": "hosts", "count": n, "interface": …}`` lets the chip learn so many addresses behind a port (default name)
-``{"op": "reset"}`` restores the state of the process start and closes all connections
-``{"op": "rewire"}`` attaches taps again; ``{"op": "disconnect"}`` closes all API connections
-Every answer has ``ok``; a refused request has the reason in ``error``.
+README.md lists the requests. Every answer has ``ok``; a refused request has the reason in ``error``.
 """
 
 from __future__ import annotations

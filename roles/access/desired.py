@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -58,6 +59,14 @@ def public_key(line: str) -> str:
     if not found:
         raise ValueError(f"unexpected probe output {line[:60]!r}")
     return f"{found['kind']} {found['blob']}"
+
+
+def decode_file(fact: str, content: str) -> bytes:
+    """Return the content of a file from its base64. Raises ValueError, which names the fact, for any other text."""
+    try:
+        return base64.b64decode(content, validate=True)
+    except ValueError:
+        raise ValueError(f"{fact}: a file's content is garbled") from None
 
 
 def host_name(text: str) -> str:

@@ -12,7 +12,7 @@ from core.model import Rack
 from core.model.errors import printable_line
 from core.util.event import Event, EventKind
 from roles.access.authorized_keys import node_of_line
-from roles.access.desired import public_key
+from roles.access.desired import decode_file, public_key
 
 _LINE = re.compile(
     r'(?P<options>(?:[^\s"]|"(?:\\.|[^"\\])*")+[ \t]+)?'
@@ -37,7 +37,9 @@ def unmanaged(rack: Rack, entry: str, operator: str | None, listing: str, shown:
         path, _, content = rest.rpartition(" ")
         if kind not in ("keys", "config", "unread") or not path:
             raise ValueError(f"access-foreign: unexpected probe output {line[:60]!r}")
-        for subject, detail in _file_findings(rack, kind, path, _decode_base64(content), entry, operator):
+        for subject, detail in _file_findings(
+            rack, kind, path, decode_file("access-foreign", content), entry, operator
+        ):
             event = Event(EventKind.UNMANAGED, subject=printable_line(subject), detail=detail)
             found.setdefault((subject, detail), event)
     settings = dict(line.partition(" ")[::2] for line in shown.splitlines())
@@ -86,10 +88,3 @@ def _shown_key(text: str) -> str:
 def _is_operator(text: str, operator: str | None) -> bool:
     line = _LINE.fullmatch(text)
     return operator is not None and line is not None and public_key(operator).split(" ")[1] == line["blob"]
-
-
-def _decode_base64(content: str) -> bytes:
-    try:
-        return base64.b64decode(content, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("access-foreign: a file's content is garbled") from None

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import shlex
 from dataclasses import dataclass
 
-from roles.access.desired import NodeAccount, public_key
+from roles.access.desired import NodeAccount, decode_file, public_key
 
 NAME = "id_sparkrack"
 KIND = "ssh-ed25519"
@@ -53,7 +51,7 @@ def key_pair(listing: str, account: NodeAccount) -> KeyPair:
     for line in listing.splitlines():
         match line.split(" ", 4):
             case ["content", path, text] if path in paths:
-                contents[paths[path]] = _decode_base64(text)
+                contents[paths[path]] = decode_file("access-keys", text)
             case ["derived", *_]:
                 derived = _derive_public_key(line.removeprefix("derived "))
             case ["thing", mode, owner, path, form] if path in paths and mode.isdigit():
@@ -73,13 +71,6 @@ def key_pair(listing: str, account: NodeAccount) -> KeyPair:
 def entry(account: NodeAccount) -> str:
     """The file with the keys that are accepted."""
     return f"{account.folder}/authorized_keys"
-
-
-def _decode_base64(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("access-keys: a file's content is garbled") from None
 
 
 def _derive_public_key(line: str) -> str | None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from gevent.lock import Semaphore
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
 from core.model import Rack
 from core.ops import host_facts
-from core.ops.run_context import run_value
+from core.ops.shared_values import SharedValue
 from core.probes.protocol import UnknownError
 from core.util import regular_file
 from roles.access import node_key
@@ -42,12 +41,7 @@ class PeerFacts:
         return [name for name, peer in self.peers.items() if peer is not None and peer.key is None]
 
 
-@dataclass
-class _Rounds:
-    """Facts read for each operation of each stage of a run."""
-
-    lock: Semaphore = field(default_factory=Semaphore)
-    seen: dict[tuple[bool, str], PeerFacts] = field(default_factory=dict)
+_ROUNDS = {step: SharedValue[PeerFacts]() for step in ("own_key", "exchange")}
 
 
 def for_step(host: Host, rack: Rack, step: str) -> PeerFacts:
@@ -56,12 +50,7 @@ def for_step(host: Host, rack: Rack, step: str) -> PeerFacts:
     The hosts go through an operation at the same time. One that reads the others when it is its turn would find them
     half changed.
     """
-    rounds = run_value(host.state, _Rounds)
-    with rounds.lock:
-        stage = (host.state.is_executing, step)
-        if stage not in rounds.seen:
-            rounds.seen[stage] = _read_peers(host.state, rack)
-        return rounds.seen[stage]
+    return _ROUNDS[step].get(host.state, lambda: _read_peers(host.state, rack))
 
 
 def _read_peers(state: State, rack: Rack) -> PeerFacts:

@@ -1,8 +1,6 @@
-"""Evidence of the end of a boot: the program that collects it, its units, and their state. Pure."""
+"""Evidence of the end of a boot: the program that collects it, and its units. Pure."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from core.model import Rack
 from core.util import resources
@@ -42,11 +40,3 @@ def files(rack: Rack) -> list[ManagedFile]:
 def _unit_file(rack: Rack, name: str, template: str) -> ManagedFile:
     text = resources.file_text("roles.blackbox", template, header=header(rack.rack), program=PROGRAM)
     return ManagedFile(f"{_UNITS}/{name}", text.encode(), validate=validate_unit(name))
-
-
-def collected(live: Mapping[tuple[str, str], str]) -> bool:
-    """Return whether this boot has its evidence. Raises ValueError when that is unknown."""
-    answer = live.get(("boot", "evidence"), "no answer")
-    if answer not in ("yes", "no"):
-        raise ValueError(f"blackbox state: boot evidence: unexpected probe output {answer[:80]!r}")
-    return answer == "yes"

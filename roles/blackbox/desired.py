@@ -76,7 +76,7 @@ def sysctls(rack: Rack) -> dict[str, int]:
 
 def panic_file(rack: Rack) -> ManagedFile:
     """Return the drop-in that sets them at boot; a leading `-` lets the kernel lack one."""
-    return _settings_file(PANIC, rack, *(f"-{key} = {value}" for key, value in sysctls(rack).items()))
+    return settings_file(PANIC, rack, *(f"-{key} = {value}" for key, value in sysctls(rack).items()))
 
 
 def live_sysctls(live: Mapping[tuple[str, str], str], rack: Rack) -> dict[str, int | None]:
@@ -113,10 +113,10 @@ def pstore_files(rack: Rack) -> list[ManagedFile]:
     Ubuntu's kernel has the backend as a module, off by default; systemd-tmpfiles deletes records after 14 days.
     """
     return [
-        _settings_file(MODULES, rack, MODULE),
-        _settings_file(MODPROBE, rack, f"options {MODULE} pstore_disable=N"),
-        _settings_file(PSTORE, rack, "[PStore]", *(f"{key}={value}" for key, value in PSTORE_SETTINGS.items())),
-        _settings_file(TMPFILES, rack, f"x {ARCHIVE}/*"),
+        settings_file(MODULES, rack, MODULE),
+        settings_file(MODPROBE, rack, f"options {MODULE} pstore_disable=N"),
+        settings_file(PSTORE, rack, "[PStore]", *(f"{key}={value}" for key, value in PSTORE_SETTINGS.items())),
+        settings_file(TMPFILES, rack, f"x {ARCHIVE}/*"),
     ]
 
 
@@ -195,7 +195,7 @@ def journal_settings(rack: Rack) -> dict[str, str]:
 
 def journal_file(rack: Rack) -> ManagedFile:
     """Return the drop-in of journald."""
-    return _settings_file(
+    return settings_file(
         JOURNAL, rack, "[Journal]", *(f"{key}={value}" for key, value in journal_settings(rack).items())
     )
 
@@ -208,5 +208,6 @@ def yes_or_no(live: Mapping[tuple[str, str], str], subject: str, name: str) -> b
     return answer == "yes"
 
 
-def _settings_file(path: str, rack: Rack, *lines: str) -> ManagedFile:
+def settings_file(path: str, rack: Rack, *lines: str) -> ManagedFile:
+    """Return a file of these lines, below the one that names who writes it."""
     return ManagedFile(path, ("\n".join((header(rack.rack), *lines)) + "\n").encode())

@@ -53,10 +53,6 @@ PATHS = (
 ASKED_UNITS = (desired.PSTORE_UNIT, desired.JOURNAL_UNIT, desired.FLUSH_UNIT, clock_cap.NAME, *boot_evidence.NAMES)
 
 
-def _dropin_folders(name: str) -> tuple[str, ...]:
-    return tuple(f"{folder}/systemd/{name}.conf.d" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
-
-
 def _setting_pattern(*keys: str) -> str:
     return f"^[[:space:]]*({'|'.join(keys)})[[:space:]]*="
 
@@ -78,10 +74,10 @@ host_facts.register(
             ),
             SYSCTL_SETTINGS: systemd_probes.dropin_settings(systemd_probes.SYSCTL, "(kernel|vm)[./][a-z_]*panic"),
             PSTORE_SETTINGS: systemd_probes.dropin_settings(
-                _dropin_folders("pstore"), _setting_pattern(*desired.PSTORE_SETTINGS)
+                stream_facts.dropin_folders("pstore"), _setting_pattern(*desired.PSTORE_SETTINGS)
             ),
             JOURNAL_SETTINGS: systemd_probes.dropin_settings(
-                _dropin_folders("journald"),
+                stream_facts.dropin_folders("journald"),
                 _setting_pattern("Storage", "SyncIntervalSec", "SystemMaxUse", "SystemKeepFree"),
             ),
             RECORDER_PROGRAM: managed_file.probe_hashes((recorder.PROGRAM,)),
@@ -187,7 +183,7 @@ class BlackboxFacts(OwnFiles):
     @cached_property
     def evidence_collected(self) -> bool:
         """Whether this boot has its evidence."""
-        return boot_evidence.collected(self.live)
+        return desired.yes_or_no(self.live, "boot", "evidence")
 
     @cached_property
     def cap(self) -> int | None:

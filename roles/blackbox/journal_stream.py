@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from core.model import Node, Rack
 from core.model.fields import mebibytes
-from core.util.managed_file import ManagedFile, header
+from core.util.managed_file import ManagedFile
 from roles.blackbox import stream_routes
+from roles.blackbox.desired import settings_file
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.receiver import Receiver
 
@@ -79,7 +80,7 @@ def sender_files(rack: Rack, to: Node) -> list[ManagedFile]:
     unit = ["[Unit]", "StartLimitIntervalSec=0", "[Service]", "Restart=always", "RestartSec=10"]
     if encrypted(rack):
         unit += _load_credentials()
-    return [_settings_file(UPLOAD_SETTINGS, rack, "[Upload]", *settings), _settings_file(UPLOAD_DROPIN, rack, *unit)]
+    return [settings_file(UPLOAD_SETTINGS, rack, "[Upload]", *settings), settings_file(UPLOAD_DROPIN, rack, *unit)]
 
 
 def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
@@ -97,7 +98,3 @@ def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
 
 def _load_credentials() -> list[str]:
     return [f"LoadCredential={name}:{FOLDER}/{name}" for name in _CREDENTIALS]
-
-
-def _settings_file(path: str, rack: Rack, *lines: str) -> ManagedFile:
-    return ManagedFile(path, ("\n".join((header(rack.rack), *lines)) + "\n").encode())

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 from core.model import Rack
 from core.util import resources
-from core.util.managed_file import ManagedFile, header, validate_shell
+from core.util.managed_file import ManagedFile, validate_shell
 from roles.blackbox import boot_parameters
 from roles.blackbox.boot_parameters import Live, answer
+from roles.blackbox.desired import settings_file
 from roles.blackbox.options import BlackboxOptions, KdumpOptions
 
 FRAGMENT = f"{boot_parameters.FOLDER}/zz-sparkrack-kdump.cfg"
@@ -128,10 +129,9 @@ def files(rack: Rack, wanted: KdumpOptions) -> list[ManagedFile]:
         f"ExecStart={PROGRAM}",
         "TimeoutStartSec=5min",
     )
-    dropin = "\n".join((header(rack.rack), *lines)) + "\n"
     return [
         ManagedFile(PROGRAM, program.encode(), "755", validate_shell()),
-        ManagedFile(DUMP_DROPIN, dropin.encode()),
+        settings_file(DUMP_DROPIN, rack, *lines),
     ]
 
 

@@ -33,7 +33,7 @@ from core.model.fields import (
     size,
 )
 from core.model.partial_rack import PartialRack
-from core.model.schema import Node
+from core.model.sections import Node
 
 VENDORS = get_args(Vendor)
 MOST_STALLS = 100

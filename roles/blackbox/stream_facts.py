@@ -37,9 +37,12 @@ ASKED_UNITS = (*journal_stream.UNITS, *netconsole.UNITS)
 PENDING = ("upload", "receive", "netconsole", "netconsole_receive")
 """What may have to read files that an earlier run wrote."""
 KEY_PERMISSIONS = "600:root:root"
-_UPLOAD_FOLDERS = tuple(
-    f"{folder}/systemd/journal-upload.conf.d" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib")
-)
+
+
+def dropin_folders(name: str) -> tuple[str, ...]:
+    """Return the folders of the drop-ins of a configuration file of systemd."""
+    return tuple(f"{folder}/systemd/{name}.conf.d" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
+
 
 COMMANDS: Mapping[str, str] = {
     STATE: resources.shell_text("roles.blackbox", "files/stream-state.sh"),
@@ -47,7 +50,7 @@ COMMANDS: Mapping[str, str] = {
     NETCONSOLE: resources.shell_text("roles.blackbox", "files/netconsole-state.sh"),
     MODES: managed_file.probe_permissions(PATHS),
     SETTINGS: systemd_probes.dropin_settings(
-        _UPLOAD_FOLDERS,
+        dropin_folders("journal-upload"),
         "^[[:space:]]*(URL|ServerKeyFile|ServerCertificateFile|TrustedCertificateFile)[[:space:]]*=",
     ),
 }

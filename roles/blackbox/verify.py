@@ -9,7 +9,7 @@ import re
 import shlex
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from core.model import Node, Rack
 from core.model.fields import seconds
 from core.ssh.client import Machine, NodeConnections
-from core.verify.node_answers import output, unit_properties
+from core.verify.node_answers import output, unit_faults, unit_properties
 from core.verify.reporter import CheckReporter
 from roles.blackbox import (
     boot_evidence,
@@ -54,6 +54,9 @@ def declared(rack: Rack) -> BlackboxOptions:
     if found is None:
         pytest.skip("rack.yaml declares no blackbox")
     return found
+
+
+pytestmark = pytest.mark.usefixtures("declared")
 
 
 @pytest.fixture
@@ -94,13 +97,10 @@ def test_systemd_feeds_the_watchdog(
 
 
 # claim: blackbox.watchdog-panics
-def test_the_watchdog_panics_before_it_resets(
-    node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, report: CheckReporter
-) -> None:
+def test_the_watchdog_panics_before_it_resets(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The driver has logged the action with which it runs, and its next start has the same."""
     if not watchdog.panics(rack):
         pytest.skip("rack.yaml leaves the watchdog, or its first stage, alone")
-    del declared
     names = output(node, machine, f"sh -c 'cat {watchdog.SYSFS}/watchdog*/identity 2> /dev/null || true'").splitlines()
     if watchdog.SBSA not in names:
         pytest.skip(f"only the {watchdog.SBSA} panics first; this node has {', '.join(names) or 'none'}")
@@ -129,14 +129,11 @@ def _next_values(machine: Machine, name: str) -> list[str]:
 
 
 # claim: blackbox.kdump
-def test_a_crash_kernel_waits(
-    node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, report: CheckReporter
-) -> None:
+def test_a_crash_kernel_waits(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The kernel has the memory and a crash kernel in it, so has the next boot; a shell reads the settings as declared.
 
     Without a declaration our fragment is gone.
     """
-    del declared
     wanted = kdump.options(rack)
     if wanted is None:
         gone = machine.run(f"test ! -e {kdump.FRAGMENT}").rc == 0
@@ -166,7 +163,7 @@ def test_a_crash_kernel_waits(
 
 
 @pytest.mark.parametrize("key", SETTINGS)
-def test_kernel_setting_is_live(node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, key: str) -> None:  # noqa: ARG001
+def test_kernel_setting_is_live(node: Node, machine: Machine, rack: Rack, key: str) -> None:
     """`sysctl` shows the value in the kernel."""
     wanted = desired.sysctls(rack).get(key)
     if wanted is None:
@@ -184,13 +181,7 @@ def test_kernel_setting_is_live(node: Node, machine: Machine, rack: Rack, declar
 
 
 @pytest.mark.parametrize("key", SETTINGS)
-def test_kernel_setting_comes_back_at_boot(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-    key: str,
-) -> None:
+def test_kernel_setting_comes_back_at_boot(node: Node, machine: Machine, rack: Rack, key: str) -> None:
     """The last value in all drop-ins, in the order in which systemd reads them."""
     wanted = desired.sysctls(rack).get(key)
     if wanted is None:
@@ -227,7 +218,7 @@ def test_records_are_archived(node: Node, machine: Machine, report: CheckReporte
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def test_the_journal_is_on_the_disk(node: Node, machine: Machine, declared: BlackboxOptions) -> None:  # noqa: ARG001
+def test_the_journal_is_on_the_disk(node: Node, machine: Machine) -> None:
     """journalctl reads entries of this boot from /var/log/journal, and the flush at boot is not masked."""
     command = "journalctl --directory=/var/log/journal --boot --lines=1 --quiet --no-pager --output=short-unix"
     assert output(node, machine, command).strip(), f"{node.name}: /var/log/journal has no entry of this boot"
@@ -235,13 +226,7 @@ def test_the_journal_is_on_the_disk(node: Node, machine: Machine, declared: Blac
     assert not state.startswith("masked"), f"{node.name}: {desired.FLUSH_UNIT} is masked: a boot's journal is lost"
 
 
-def test_the_journal_is_synchronized(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-    report: CheckReporter,
-) -> None:
+def test_the_journal_is_synchronized(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The settings in the order in which journald reads them, and journald started after they were written."""
     faults = [
         f"{key} of journald is {found or 'unset'}, wanted {wanted}"
@@ -258,24 +243,14 @@ def test_the_journal_is_synchronized(
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def test_the_clock_is_capped(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-    report: CheckReporter,
-) -> None:
+def test_the_clock_is_capped(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The unit is enabled and has set the cap in this boot, and the clock is not above it now; or there is no unit."""
     wanted = clock_cap.cap(rack, node)
-    state = unit_properties(node, machine, clock_cap.NAME, "LoadState", "ActiveState", "UnitFileState")
     if wanted is None:
+        state = unit_properties(node, machine, clock_cap.NAME, "LoadState")
         assert state["LoadState"] == "not-found", f"{node.name}: {clock_cap.NAME} is there, and no cap is declared"
         return
-    faults = [
-        f"{clock_cap.NAME} is {state[key] or 'unknown'}, wanted {value}"
-        for key, value in (("ActiveState", "active"), ("UnitFileState", "enabled"))
-        if state[key] != value
-    ]
+    faults = unit_faults(node, machine, clock_cap.NAME)
     # claim: blackbox.clock-cap
     text = output(node, machine, f"journalctl --boot --unit={clock_cap.NAME} --no-pager --quiet --output=cat")
     limits = re.findall(r"gpuClkMin (\d+), gpuClkMax (\d+)", text)
@@ -291,48 +266,32 @@ def test_the_clock_is_capped(
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def _service_faults(node: Node, machine: Machine, service: str) -> list[str]:
-    """What is wrong with a service that runs and starts at boot."""
-    state = unit_properties(node, machine, service, "ActiveState", "UnitFileState")
-    wanted = {"ActiveState": "active", "UnitFileState": "enabled"}
-    return [
-        f"{service} is {state[key] or 'unknown'}, wanted {value}"
-        for key, value in wanted.items()
-        if state[key] != value
-    ]
+def _receiver_faults(node: Node, machine: Machine, what: str, listing: str, port: int, service: str) -> Iterator[str]:
+    """Yield what is wrong with a receiver: its unit runs, and it listens at the management address and nowhere else.
+
+    what: it receives. listing: the command that lists sockets. service: its unit; empty where no node sends here.
+    """
+    places = [line.split()[3] for line in output(node, machine, listing).splitlines()]
+    found = sorted(place for place in places if place.endswith(f":{port}"))
+    wanted = [f"{stream_routes.address(node)}:{port}"] if service else []
+    yield from unit_faults(node, machine, service) if service else ()
+    if found != wanted:
+        shown, right = (", ".join(some) or "no address" for some in (found, wanted))
+        yield f"{what} are received at {shown}, wanted {right}"
 
 
 def test_journals_are_received_at_the_management_address(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,
-    report: CheckReporter,
+    node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, report: CheckReporter
 ) -> None:
     """The receiver runs and listens there and nowhere else; nothing listens where no journal is received."""
     if not declared.remote:
         pytest.skip("rack.yaml has the journal stay on its node")
-    port, faults = stream_routes.JOURNAL_PORT, []
-    places = [line.split()[3] for line in output(node, machine, "ss -Hltn").splitlines()]
-    found = sorted(place for place in places if place.endswith(f":{port}"))
-    if not journal_stream.senders(rack, node):
-        if found:
-            faults.append(f"{', '.join(found)} is open, and rack.yaml has no journal come to this node")
-    else:
-        wanted = f"{stream_routes.address(node)}:{port}"
-        faults = _service_faults(node, machine, journal_stream.RECEIVE)
-        if found != [wanted]:
-            faults.append(f"journals are received at {', '.join(found) or 'no address'}, wanted {wanted}")
+    service = journal_stream.RECEIVE if journal_stream.senders(rack, node) else ""
+    faults = _receiver_faults(node, machine, "journals", "ss -Hltn", stream_routes.JOURNAL_PORT, service)
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def test_the_node_has_its_own_certificate(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-    report: CheckReporter,
-) -> None:
+def test_the_node_has_its_own_certificate(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """openssl accepts it for both ends, its key belongs to it and only root reads that, and it is not about to end."""
     if not (journal_stream.encrypted(rack) and journal_stream.receiver(rack, node)):
         pytest.skip("rack.yaml declares nothing that is encrypted")
@@ -349,7 +308,7 @@ def test_the_node_has_its_own_certificate(
             faults.append(f"openssl refuses {certificate} as {purpose}: {why}")
     public = [
         output(node, machine, f"openssl {words}")
-        for words in (f"pkey -in {key} -pubout", _public_key_command(certificate))
+        for words in (f"pkey -in {key} -pubout", f"x509 -in {certificate} -noout -pubkey")
     ]
     if public[0] != public[1]:
         faults.append(f"{certificate} is not of {key}")
@@ -358,17 +317,8 @@ def test_the_node_has_its_own_certificate(
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def _public_key_command(certificate: str) -> str:
-    return f"x509 -in {certificate} -noout -pubkey"
-
-
 def test_the_journal_arrives_at_another_node(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-    machines: NodeConnections,
-    excluded: frozenset[str],
+    node: Node, machine: Machine, rack: Rack, machines: NodeConnections, excluded: frozenset[str]
 ) -> None:
     """A line that is written here is read there, in the file of this node."""
     to = journal_stream.receiver(rack, node)
@@ -405,7 +355,7 @@ class _Route:
     ) -> None:
         """Write a marker here, and find it there. write: the command that writes it; read: the one that prints it."""
         name, to = self.node.name, self.to.name
-        faults = _service_faults(self.node, machine, self.runs)
+        faults = unit_faults(self.node, machine, self.runs)
         assert not faults, f"{name}: {'; '.join(faults)}"
         if to in excluded:
             pytest.skip(f"{to}, which receives {self.what}, is excluded")
@@ -428,35 +378,20 @@ def _arrives_in_time(receiver: Machine, read: str, marker: str) -> bool:
 
 
 def test_kernel_messages_are_received_at_the_management_address(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,
-    report: CheckReporter,
+    node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, report: CheckReporter
 ) -> None:
     """The receiver runs and is bound to that address and to no other; none is where no kernel sends to."""
     if not declared.netconsole:
         pytest.skip("rack.yaml has the messages of the kernel stay on its node")
-    port, faults = stream_routes.NETCONSOLE_PORT, []
-    places = [line.split()[3] for line in output(node, machine, "ss -Hlun").splitlines()]
-    found = sorted(place for place in places if place.endswith(f":{port}"))
-    wanted = [f"{stream_routes.address(node)}:{port}"] if netconsole.senders(rack, node) else []
-    if wanted:
-        faults = _service_faults(node, machine, netconsole.RECEIVE)
-    if found != wanted:
-        places = [", ".join(some) or "no address" for some in (found, wanted)]
-        faults.append(f"messages of kernels are received at {places[0]}, wanted {places[1]}")
+    service = netconsole.RECEIVE if netconsole.senders(rack, node) else ""
+    port = stream_routes.NETCONSOLE_PORT
+    faults = _receiver_faults(node, machine, "messages of kernels", "ss -Hlun", port, service)
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
 # claim: blackbox.netconsole
 def test_the_kernel_messages_arrive_at_another_node(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-    machines: NodeConnections,
-    excluded: frozenset[str],
+    node: Node, machine: Machine, rack: Rack, machines: NodeConnections, excluded: frozenset[str]
 ) -> None:
     """A message of this kernel with the priority of a warning is read there, in the file of this node."""
     to = netconsole.receiver(rack, node)
@@ -465,32 +400,18 @@ def test_the_kernel_messages_arrive_at_another_node(
     what, units = "the messages of the kernel", (netconsole.TIMER, netconsole.SERVICE, netconsole.RECEIVE)
     route = _Route(node, to, what, "a message of its kernel", *units)
     read = f"tail --lines=500 {shlex.quote(f'{netconsole.RECEIVED}/{node.name}.log')}"
-    route.check(machine, machines, excluded, _kernel_message, read)
+    write = "echo '<4>{}' > /dev/kmsg"
+    route.check(machine, machines, excluded, lambda marker: f"sh -c {shlex.quote(write.format(marker))}", read)
 
 
-def _kernel_message(marker: str) -> str:
-    write = f"echo '<4>{marker}' > /dev/kmsg"
-    return f"sh -c {shlex.quote(write)}"
-
-
-def test_samples_are_recorded(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-    report: CheckReporter,
-) -> None:
+def test_samples_are_recorded(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The newest record of the ring is of this boot, a few periods old and knows the GPU; or there is no recorder."""
     wanted = recorder.options(rack)
-    state = unit_properties(node, machine, recorder.NAME, "LoadState", "ActiveState", "UnitFileState")
     if wanted is None:
+        state = unit_properties(node, machine, recorder.NAME, "LoadState")
         assert state["LoadState"] == "not-found", f"{node.name}: {recorder.NAME} is there, and no recorder is declared"
         return
-    faults = [
-        f"{recorder.NAME} is {state[key] or 'unknown'}, wanted {value}"
-        for key, value in (("ActiveState", "active"), ("UnitFileState", "enabled"))
-        if state[key] != value
-    ]
+    faults = unit_faults(node, machine, recorder.NAME)
     newest, now = newest_record(node, machine, recorder.RING)
     limit = max(5, 10 / wanted.rate)
     boot = output(node, machine, "cat /proc/sys/kernel/random/boot_id").strip().replace("-", "")
@@ -505,12 +426,7 @@ def test_samples_are_recorded(
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def test_metrics_of_the_recorder_are_new(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-) -> None:
+def test_metrics_of_the_recorder_are_new(node: Node, machine: Machine, rack: Rack) -> None:
     """The file for the textfile collector has the time of a sample that is not older than a few intervals."""
     if recorder.options(rack) is None:
         pytest.skip("rack.yaml declares no recorder")
@@ -523,32 +439,17 @@ def test_metrics_of_the_recorder_are_new(
 
 
 def test_samples_are_received_at_the_management_address(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,
-    report: CheckReporter,
+    node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, report: CheckReporter
 ) -> None:
     """The receiver runs and listens there and nowhere else; nothing listens where no sample is received."""
     if not (declared.remote and recorder.options(rack)):
         pytest.skip("rack.yaml has the samples stay on their node")
-    places = [line.split()[3] for line in output(node, machine, "ss -Hltn").splitlines()]
-    found = sorted(place for place in places if place.endswith(f":{recorder.PORT}"))
-    wanted = [f"{stream_routes.address(node)}:{recorder.PORT}"] if recorder.senders(rack, node) else []
-    faults = _service_faults(node, machine, recorder.RECEIVER) if wanted else []
-    if found != wanted:
-        addresses = [", ".join(some) or "no address" for some in (found, wanted)]
-        faults.append(f"samples are received at {addresses[0]}, wanted {addresses[1]}")
+    service = recorder.RECEIVER if recorder.senders(rack, node) else ""
+    faults = _receiver_faults(node, machine, "samples", "ss -Hltn", recorder.PORT, service)
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def test_samples_of_other_nodes_arrive(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: BlackboxOptions,  # noqa: ARG001
-    report: CheckReporter,
-) -> None:
+def test_samples_of_other_nodes_arrive(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The newest record that a node has received of each node that sends to it is not older than a minute."""
     sending = recorder.senders(rack, node) if recorder.options(rack) else {}
     if not sending:
@@ -582,14 +483,7 @@ def test_the_boot_has_its_evidence(
             load = unit_properties(node, machine, name, "LoadState")["LoadState"]
             assert load == "not-found", f"{node.name}: {name} is there, and boot_evidence is false"
         return
-    faults = []
-    for name in boot_evidence.NAMES:
-        state = unit_properties(node, machine, name, "ActiveState", "UnitFileState")
-        faults += [
-            f"{name} is {state[key] or 'unknown'}, wanted {value}"
-            for key, value in (("ActiveState", "active"), ("UnitFileState", "enabled"))
-            if state[key] != value
-        ]
+    faults = [fault for name in boot_evidence.NAMES for fault in unit_faults(node, machine, name)]
     boot = output(node, machine, "cat /proc/sys/kernel/random/boot_id").strip().replace("-", "")
     path = f"{boot_evidence.BOOTS}/{boot}/evidence.json"
     done = machine.run(f"cat {shlex.quote(path)}")

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from core.model import Rack
 from core.model.fields import seconds
 from core.util.event import Event, value_change
-from core.util.managed_file import ManagedFile, header
+from core.util.managed_file import ManagedFile
 from roles.blackbox import boot_parameters
 from roles.blackbox.boot_parameters import Live, answer
+from roles.blackbox.desired import settings_file
 from roles.blackbox.options import BlackboxOptions
 
 DROPIN = "/etc/systemd/system.conf.d/zz-sparkrack-watchdog.conf"
@@ -159,8 +160,9 @@ def limit(rack: Rack) -> int:
 
 def file(rack: Rack, device: WatchdogDevice) -> ManagedFile:
     """Return the drop-in of systemd."""
-    lines = [header(rack.rack), "[Manager]", *(f"{key}={value}" for key, value in settings(rack, device).items())]
-    return ManagedFile(DROPIN, ("\n".join(lines) + "\n").encode())
+    return settings_file(
+        DROPIN, rack, "[Manager]", *(f"{key}={value}" for key, value in settings(rack, device).items())
+    )
 
 
 def differences(rack: Rack, device: WatchdogDevice, now: ManagerWatchdog) -> list[Event]:
@@ -259,7 +261,7 @@ def first_stage_file(rack: Rack, stage: FirstStage) -> ManagedFile | None:
         return None
     if stage.path == FRAGMENT:
         return boot_parameters.fragment(rack, FRAGMENT, f"{PARAMETER}=1")
-    return ManagedFile(MODPROBE, f"{header(rack.rack)}\noptions sbsa_gwdt action=1\n".encode())
+    return settings_file(MODPROBE, rack, "options sbsa_gwdt action=1")
 
 
 def first_stage_blockers(rack: Rack, stage: FirstStage, *, written: bool) -> tuple[str, ...]:

@@ -23,10 +23,11 @@ host_facts.register(
         commands={
             # An engine that does not answer is an answer as well: it matters only where rack.yaml declares images.
             desired.STOCK: f'{desired.list_images(20)} || echo "{desired.NO_ANSWER}, exit $?"',
-            desired.ROOM: 'r=$(sed -n \'s/.*"data-root"[[:space:]]*:[[:space:]]*"\\([^"]*\\)".*/\\1/p\' '
+            desired.ROOM: scripts.FREE_BYTES
+            + 'r=$(sed -n \'s/.*"data-root"[[:space:]]*:[[:space:]]*"\\([^"]*\\)".*/\\1/p\' '
             "/etc/docker/daemon.json 2>/dev/null | head -n 1); "
             '[ -n "$r" ] || r=/var/lib/docker; for d in "$r" /var/lib/containerd; do [ ! -d "$d" ] || '
-            'echo "$(df -B1 --output=avail "$d" | tail -n 1 | tr -d " ") $d"; done',
+            'echo "$(free_bytes "$d") $d"; done',
             desired.TRANSFERS: list_running(scripts.UNIT),
         },
     ),

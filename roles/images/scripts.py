@@ -21,6 +21,13 @@ from serving.launch import NCCL_CONF
 FOLDER = "/run/sparkrack-images"
 ARCHIVES = "/var/tmp/sparkrack-images"  # noqa: S108 - the program refuses a folder that is not of root alone
 """What has come of an image until docker has loaded it. systemd removes what is older than 30 days in /var/tmp."""
+FREE_BYTES = (
+    f"came=$(du -sB1 {ARCHIVES} 2>/dev/null | cut -f 1); disk=$(stat -c %d {ARCHIVES} 2>/dev/null) || disk=none; "
+    'free_bytes() { free=$(df -B1 --output=avail "$1" | tail -n 1 | tr -d " "); '
+    '[ -z "$free" ] || [ "$(stat -c %d "$1")" != "$disk" ] || free=$((free + ${came:-0})); echo "$free"; }; '
+)
+"""Shell function that prints the free bytes in a folder. What has come of an image there counts as free: the transfer
+of that image goes on from its last byte, and the one of another image removes it."""
 PYTHON = ("/usr/bin/python3", "-I", "-B")
 UNIT = "sparkrack-image-"
 _COUNTED = re.compile(r"^(\d+) bytes copied$")
@@ -33,8 +40,9 @@ NCCL_CONTAINER = "sparkrack.image-look"
 """A unit cannot have a name with a dot, so this is never the container of one."""
 _CONTAINER_ENDED = re.compile(r"sparkrack: container ended (\d+)")
 _NCCL = re.compile(rf"nccl: (\d{{1,4}}(?:\.\d{{1,4}}){{2}}) ({'|'.join(NCCL_BUILDS)})")
-_NO_ANSWER = (124, 125)
-"""Exit codes of timeout, and of docker itself. The container's own are an answer."""
+_NO_ANSWER = (124, 125, 137, 143)
+"""Exit codes of timeout (137: its client did not end at SIGTERM), of docker itself, and of a container that something
+has ended: docker that stops, or the kernel for memory. The container's own are an answer."""
 _KEPT_LINES, _KEPT_LENGTH = 50, 200
 """Lines and characters of an image's /etc/nccl.conf that are recorded."""
 _NOISE = re.compile(r"^[0-9a-f]{12}: |^$")
@@ -77,7 +85,8 @@ def start(image: ImageName, user: str, body: str, folders: Collection[str], need
     launch = detached(image).start(
         f"LC_ALL=C; export LC_ALL\n{body}", ("/bin/sh",), f"sparkrack fetches {image.local}", user=user
     )
-    return f"{_check_room(folders, need)}{launch}"
+    # A pull does not use what has come of an image.
+    return f"{_check_room(folders, need, 'came=0; ')}{launch}"
 
 
 def start_copy(image: ImageName, job: dict[str, object], folders: Collection[str], need: int) -> tuple[str, str]:
@@ -91,10 +100,10 @@ def start_copy(image: ImageName, job: dict[str, object], folders: Collection[str
     return f"{_check_room(folders, need)}{launch}", base64.b64encode(json.dumps(job).encode()).decode()
 
 
-def _check_room(folders: Collection[str], need: int) -> str:
+def _check_room(folders: Collection[str], need: int, counted: str = "") -> str:
     return (
-        "set -eu; umask 022; "
-        f"for d in {_quoted_words(*folders)}; do free=$(df -B1 --output=avail \"$d\" | tail -n 1 | tr -d ' '); "
+        f"set -eu; umask 022; {FREE_BYTES}{counted}"
+        f'for d in {_quoted_words(*folders)}; do free=$(free_bytes "$d"); '
         f'[ "$free" -ge {need} ] || {{ echo "$d has $((free / 1000000)) MB free, '
         f'{need // 1000000} MB are needed" >&2; exit 1; }}; done; '
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pytest
 
@@ -25,6 +26,11 @@ def read(machine: Machine, path: str) -> str:
     done = machine.run("cat %s", path)
     assert done.rc == 0, f"{path}: {done.stderr.strip()}"
     return str(done.stdout).strip()
+
+
+def _require_running(node: Node, unit: str, properties: Mapping[str, str]) -> None:
+    for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled")):
+        assert properties[key] == wanted, f"{node.name}: {unit} is {properties[key]}, wanted {wanted}"
 
 
 @pytest.fixture(autouse=True)
@@ -88,18 +94,9 @@ def test_containers_together_are_bounded(node: Node, machine: Machine, rack: Rac
         node, machine, CONTAINER_SLICE, "ActiveState", "UnitFileState", "MemoryMax", "MemorySwapMax"
     )
     wanted = str(mebibytes(rack.options(DockerOptions).memory) * MEBIBYTE)
-    assert properties["ActiveState"] == "active", (
-        f"{node.name}: {CONTAINER_SLICE} is {properties['ActiveState']}, wanted active"
-    )
-    assert properties["UnitFileState"] == "enabled", (
-        f"{node.name}: {CONTAINER_SLICE} is {properties['UnitFileState']}, wanted enabled"
-    )
-    assert properties["MemoryMax"] == wanted, (
-        f"{node.name}: {CONTAINER_SLICE}: MemoryMax is {properties['MemoryMax']}, wanted {wanted}"
-    )
-    assert properties["MemorySwapMax"] == "0", (
-        f"{node.name}: {CONTAINER_SLICE}: MemorySwapMax is {properties['MemorySwapMax']}, wanted 0"
-    )
+    _require_running(node, CONTAINER_SLICE, properties)
+    for key, limit in (("MemoryMax", wanted), ("MemorySwapMax", "0")):
+        assert properties[key] == limit, f"{node.name}: {CONTAINER_SLICE}: {key} is {properties[key]}, wanted {limit}"
     live = read(machine, f"/sys/fs/cgroup/{CONTAINER_SLICE}/memory.max")
     assert live == wanted, f"{node.name}: {CONTAINER_SLICE}: memory.max is {live} in the kernel, wanted {wanted}"
     swap = machine.run("cat %s", f"/sys/fs/cgroup/{CONTAINER_SLICE}/memory.swap.max").stdout.strip()
@@ -128,10 +125,7 @@ def test_the_guard_is_armed(node: Node, machine: Machine, rack: Rack) -> None:
         )
         assert properties["LoadState"] == "not-found", f"{node.name}: {GUARD} is still there, wanted none"
         return
-    assert properties["ActiveState"] == "active", f"{node.name}: {GUARD} is {properties['ActiveState']}, wanted active"
-    assert properties["UnitFileState"] == "enabled", (
-        f"{node.name}: {GUARD} is {properties['UnitFileState']}, wanted enabled"
-    )
+    _require_running(node, GUARD, properties)
     wanted = f"{SCRIPT} {floor_kb(rack)}"
     runs = machine.run("ps -o args= -p %s", properties["MainPID"]).stdout.strip()
     assert runs.endswith(f" {wanted}"), f"{node.name}: the guard runs as {runs!r}, wanted {wanted!r}"

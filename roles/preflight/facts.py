@@ -70,20 +70,12 @@ host_facts.register(
 )
 
 
-@dataclass(frozen=True)
-class _Kept:
-    """Facts of one node in one stage of a run."""
-
-    stage: bool
-    facts: MachineFacts | Exception
-
-
 @dataclass
 class _KnownNode:
-    """What is kept of one node."""
+    """What is kept of one node in one stage of a run."""
 
     lock: Semaphore = field(default_factory=Semaphore)
-    kept: _Kept | None = None
+    facts: MachineFacts | Exception | None = None
 
 
 def look(host: Host) -> MachineFacts:
@@ -91,15 +83,13 @@ def look(host: Host) -> MachineFacts:
 
     Raises UnknownError or ValueError for unknown facts; a node that does not answer is not waited for again.
     """
-    stage = host.state.is_executing
-    node = run_value(host, _KnownNode)
+    node = run_value(host, _KnownNode, (_KnownNode, host.state.is_executing))
     with node.lock:
-        kept = node.kept
-        if kept is None or kept.stage != stage:
-            kept = node.kept = _Kept(stage, _machine_facts(host))
-    if isinstance(kept.facts, Exception):
-        raise kept.facts
-    return kept.facts
+        if node.facts is None:
+            node.facts = _machine_facts(host)
+    if isinstance(node.facts, Exception):
+        raise node.facts
+    return node.facts
 
 
 def _machine_facts(host: Host) -> MachineFacts | Exception:

@@ -11,8 +11,8 @@ from ipaddress import IPv4Address
 
 from core.hardware import gb10
 from core.model import Half, Node, Rack, addresses_of, lossless_classes
-from core.model.addressing import first_address
 from core.model.rdma_flows import used
+from core.model.reachability import first_address
 from core.probes.dropin_overriders import lines_of_files
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_shell

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address
 from typing import Literal
 
-from core.model.addressing import first_address
 from core.model.cabling import Cabling, Leg
 from core.model.errors import RuleViolation
 from core.model.fields import Section
 from core.model.partial_rack import PartialRack
+from core.model.reachability import first_address
 from core.model.schema import Rack
 
 

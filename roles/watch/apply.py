@@ -9,6 +9,7 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.host import Host
 
 from core.model import Node, Rack
+from core.model.declared_secrets import secret_value
 from core.model.secrets import SecretRef
 from core.ops import apt, host_facts
 from core.ops.managed_service import NO_CHANGES, ManagedService, ServiceChanges, secret_file
@@ -16,11 +17,12 @@ from core.ops.operation import Changeset, managed_operation, operation_on_host
 from core.ops.shared_values import SharedValue
 from core.ops.shell import sudo_script
 from core.util.event import Action, acted
-from roles.watch import ROLE, desired, node_metrics, notifications, rules, scrape, services
+from roles.watch import ROLE, desired, node_metrics, notifications, rules, scrape, services, switch_reader
 from roles.watch.facts import FactsAndSecret, WatchFacts
 from roles.watch.options import WatchOptions
-from roles.watch.switch_reader_apply import run_switch_reader
 
+_READS_NONE = "this node reads no switch"
+_passwords: SharedValue[dict[SecretRef, str]] = SharedValue()
 _secrets: SharedValue[dict[SecretRef, str]] = SharedValue()
 
 
@@ -101,6 +103,29 @@ def run_alertmanager(here: FactsAndSecret) -> Changeset:
     state = facts.state(services.ALERTMANAGER, [desired.alertmanager_dropin(facts.rack)])
     install = _install_package(facts, desired.ALERTMANAGER)
     return services.ALERTMANAGER.differences(state, install=install, also=secret).changeset("alerts are sent")
+
+
+def _read_reader_facts(host: Host, rack: Rack, node: Node) -> FactsAndSecret:
+    facts = WatchFacts(host_facts.read(host, "watch"), rack, node)
+    if not (facts.serves and switch_reader.switches(rack)):
+        return FactsAndSecret(facts, None)
+    refs = switch_reader.secrets(rack)
+    values = _passwords.get(host.state, lambda: {ref: secret_value(rack, ref) for ref in refs})
+    return FactsAndSecret(facts, switch_reader.passwords_text(rack, values))
+
+
+@operation_on_host(_read_reader_facts)
+def run_switch_reader(here: FactsAndSecret) -> Changeset:
+    """Write the program, its units and the passwords, have the timer run, and read the switches at once."""
+    facts, service = here.facts, services.SWITCH_READER
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    if here.wanted is None:
+        return service.removal(facts.state(service), _READS_NONE).changeset(_READS_NONE)
+    mode = switch_reader.PASSWORDS_MODE
+    secret = secret_file(switch_reader.PASSWORDS, here.wanted, facts.passwords, mode=mode)
+    changes = service.differences(facts.state(service, switch_reader.files(facts.rack)), also=secret)
+    return changes.changeset("the switches are read every minute")
 
 
 def _install_package(facts: WatchFacts, package: str) -> ServiceChanges:

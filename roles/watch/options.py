@@ -35,8 +35,9 @@ from core.model.fields import (
     size,
 )
 from core.model.partial_rack import PartialRack
-from core.model.schema import Node, Rack
+from core.model.schema import Rack
 from core.model.secrets import SecretRef
+from core.model.sections import Node
 from roles.blackbox.options import BlackboxOptions, cap_of
 
 SHORTEST, LONGEST = 5, 60

@@ -33,6 +33,9 @@ def declared(rack: Rack) -> WatchOptions:
     return found
 
 
+pytestmark = pytest.mark.usefixtures("declared")
+
+
 @pytest.fixture
 def server(rack: Rack, node: Node, declared: WatchOptions) -> Node:  # noqa: ARG001
     """This node, which is the server."""
@@ -79,24 +82,14 @@ def answer(node: Node, machine: Machine, at: str, path: str) -> Any:
         raise AssertionError(f"{node.name}: {at}: {path}: unexpected output {text[:80]!r}") from None
 
 
-def test_the_units_run_and_start_at_boot(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: WatchOptions,  # noqa: ARG001
-    report: CheckReporter,
-) -> None:
+def test_the_units_run_and_start_at_boot(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The exporter on every node, Prometheus and Alertmanager on the server."""
     units = map(desired.unit, packages(rack, node))
     report.judge(f"{node.name}: {fault}" for unit in units for fault in unit_faults(node, machine, unit))
 
 
 def test_they_listen_where_they_are_to_and_nowhere_else(
-    node: Node,
-    machine: Machine,
-    rack: Rack,
-    declared: WatchOptions,  # noqa: ARG001
-    report: CheckReporter,
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """The exporter on the management address, the others on loopback, as the kernel shows their sockets."""
     text = output(node, machine, "ss --no-header --listening --tcp --numeric --processes")
@@ -120,7 +113,7 @@ def _is_at(line: str, place: str) -> bool:
     return line.split()[3].rpartition(":")[2] == place.rpartition(":")[2]
 
 
-def test_the_exporter_answers(node: Node, machine: Machine, declared: WatchOptions) -> None:  # noqa: ARG001
+def test_the_exporter_answers(node: Node, machine: Machine) -> None:
     """With the series that most alerts look at."""
     text = fetched(node, machine, exporter(node), "/metrics")
     found = set(re.findall(r"^(node_[a-zA-Z0-9_]+)", text, re.MULTILINE))
@@ -128,12 +121,7 @@ def test_the_exporter_answers(node: Node, machine: Machine, declared: WatchOptio
     assert not wanted - found, f"{node.name}: the exporter has no {', '.join(sorted(wanted - found))}"
 
 
-def test_the_node_exports_what_it_knows_of_itself(
-    node: Node,
-    machine: Machine,
-    declared: WatchOptions,  # noqa: ARG001
-    report: CheckReporter,
-) -> None:
+def test_the_node_exports_what_it_knows_of_itself(node: Node, machine: Machine, report: CheckReporter) -> None:
     """The timer runs and starts at boot, and what the exporter answers is new and complete."""
     faults = unit_faults(node, machine, node_metrics.TIMER)
     answered = fetched(node, machine, exporter(node), "/metrics")

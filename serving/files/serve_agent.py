@@ -566,23 +566,30 @@ class Agent:
     def _newest_kernel_line(self) -> str:
         """Return the cursor of the newest line of the kernel's log; empty where there is none, or none is read."""
         try:
-            text = self._read_kernel_log("--output=export", "--lines=1")
+            return self._first_cursor("--lines=1")
         except ServeError as error:
             log(str(error))
             return ""
-        first = text.partition("\n")[0]
+
+    def _first_cursor(self, option: str) -> str:
+        """Return the cursor of the first of these lines, empty without any. Raises ServeError."""
+        first = self._read_kernel_log("--output=export", "--output-fields=_BOOT_ID", option).partition("\n")[0]
         return first.removeprefix(CURSOR_FIELD) if first.startswith(CURSOR_FIELD) else ""
 
     def _kernel_fault(self) -> str:
         """Return what the kernel logged since the start of the rank and forbids another start, or nothing. A log that
         cannot be read forbids it, too.
 
-        By the order of the journal and not by time, since the clock of a node may be set back meanwhile. journalctl
-        begins with the nearest line where the one of the cursor is gone, so that all later ones are read then.
+        By the order of the journal and not by time, since the clock of a node may be set back meanwhile.
         """
-        after = f"--after-cursor={self.record.cursor}" if self.record.cursor else f"--since=@{int(self.record.started)}"
+        cursor, shown = self.record.cursor, ("--output=short-unix", "--no-hostname")
+        after = f"--after-cursor={cursor}" if cursor else f"--since=@{int(self.record.started)}"
         try:
-            text = self._read_kernel_log("--output=short-unix", "--no-hostname", after)
+            text = self._read_kernel_log(*shown, after)
+            # Asked after the lines. Where the line of the cursor is gone, journalctl begins with the nearest one, which
+            # that of systemd 252 does not show after a cursor.
+            if cursor and self._first_cursor(f"--cursor={cursor}") != cursor:
+                text = self._read_kernel_log(*shown, f"--cursor={cursor}")
         except ServeError as error:
             return str(error)
         lines = (LINE_HEAD.sub("", one) for one in text.splitlines())

@@ -251,7 +251,7 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
         feeding=_number_or_none(found.get("feeding")),
         shutdown_limit=_number_or_none(found.get("shutdown_limit")),
         pause_limit=_number_or_none(found.get("pause_limit")),
-        disk=parse.disk_counters(found),
+        power_ons=parse.power_ons(found),
     )
     detail = f"{len(lines)} lines, {len(records)} records of a panic, {'a' if marker else 'no'} mark of a shutdown"
     collector.read("boot evidence", detail + (f"; not read: {unread}" if unread else ""), own.skew)

@@ -101,20 +101,13 @@ class CleanStop:
 
 
 @dataclass(frozen=True)
-class DiskCounters:
-    """Growth of the counters of the node's disk between the two boots: shutdowns without notice, and power-ons."""
-
-    unsafe_shutdowns: int
-    power_cycles: int
-
-
-@dataclass(frozen=True)
 class Evidence:
     """Everything about the end of one boot of a node.
 
     alive: the node answers now. boot, began: its present boot, and the time of that. ended, ended_began: the boot that
     ended, and the time when it began. earlier_records: names of records of panics of a boot before the one that ended.
     feeding: seconds after which the watchdog acts; 0: systemd feeds none. shutdown_limit: the same while it shuts down.
+    power_ons: how often the node's disk got its power between the two boots.
     pause_limit: the most seconds between a shutdown and the next boot that show no other boot between them.
     firmware: what this boot reports about a reset by the watchdog; hardware: about errors of the hardware before it.
     life: signs that a node which does not answer is alive, by other wires than its management link; silent: wires that
@@ -140,7 +133,7 @@ class Evidence:
     feeding: float | None = None
     shutdown_limit: float | None = None
     pause_limit: float | None = None
-    disk: DiskCounters | None = None
+    power_ons: int | None = None
     samples: tuple[Sample, ...] = ()
     changes: tuple[LinkChange, ...] = ()
     legs: tuple[LegNow, ...] = ()

@@ -11,7 +11,7 @@ from typing import Any
 
 from core.routeros.menus import Row
 from core.routeros.values import milliseconds
-from sparkrack.autopsy.evidence import DiskCounters, LinkChange, LogLine, Sample, UnitHang
+from sparkrack.autopsy.evidence import LinkChange, LogLine, Sample, UnitHang
 
 EVIDENCE_SCHEMA = "sparkrack.boot-evidence/1"
 CARDRESET = 32
@@ -84,19 +84,19 @@ def firmware(found: Mapping[str, Any]) -> tuple[str, ...]:
         raise EvidenceError("evidence.json has watchdogs of an unexpected form") from None
 
 
-def disk_counters(found: Mapping[str, Any]) -> DiskCounters | None:
-    """Return the growth of the counters of the disks, the largest of all; None when it is unknown."""
+def power_ons(found: Mapping[str, Any]) -> int | None:
+    """Return how often the disks got their power since the boot before, the most of all; None when it is unknown."""
     now, before = found["nvme"], found["nvme_before"]
     if not now or not before or now.keys() != before.keys():
         return None
     try:
-        grown = {
-            name: max(int(now[disk][name]) - int(before[disk][name]) for disk in now)
+        shutdowns, grown = (
+            max(int(now[disk][name]) - int(before[disk][name]) for disk in now)
             for name in ("unsafe_shutdowns", "power_cycles")
-        }
+        )
     except (TypeError, KeyError, ValueError):
         return None
-    return DiskCounters(**grown) if min(grown.values()) >= 0 else None
+    return grown if min(shutdowns, grown) >= 0 else None  # else it is another disk
 
 
 def journal(text: str, source: str) -> dict[str, tuple[LogLine, ...]]:

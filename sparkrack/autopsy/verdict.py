@@ -234,9 +234,9 @@ def _nothing_found_text(evidence: Evidence) -> str:
         return "no source has a sign of life of the boot that ended"
     if faults := tuple(_fault_lines(evidence)):
         return f"nothing shows what ended the boot; before that there was {'; '.join(faults)}"
-    if evidence.disk and not evidence.disk.power_cycles and _link_down_at_the_end(evidence) is not None:
+    if evidence.power_ons == 0 and _link_down_at_the_end(evidence) is not None:
         return "a reset without a record: the disk kept its power"
-    if evidence.disk and evidence.disk.power_cycles:
+    if evidence.power_ons:
         return "the node lost its power at some time, and nothing shows whether it stood still before"
     return "no record of a shutdown, a panic or the watchdog, and no pattern of a power loss or a standstill"
 
@@ -322,7 +322,7 @@ def _list_watchdog_signs(evidence: Evidence) -> Iterator[Sign]:
             yield Sign(Cause.WATCHDOG, False, frozen.source, text)
         return
     down, last = _link_down_at_the_end(evidence), _last_sample(evidence)
-    if down is not None and last is not None and evidence.disk and not evidence.disk.power_cycles:
+    if down is not None and last is not None and evidence.power_ons == 0:
         gap = down - last
         if limit / 2 <= gap <= 2.2 * limit + 15:
             text = f"the link went down {gap:.0f} s after the last sample, and the disk kept its power"
@@ -345,7 +345,7 @@ def _memory_signs(evidence: Evidence) -> Iterator[Sign]:
     if pressed:
         text = f"all tasks waited for memory {pressed:.0f} % of the time in the last 5 minutes"
         # A disk that counts a power-on is that of a node that lost its power, then or when it was switched on again.
-        strong = refused and not (evidence.disk and evidence.disk.power_cycles)
+        strong = refused and not evidence.power_ons
         yield Sign(Cause.MEMORY_WEDGE, False, "samples", text, strong=strong)
     elif refused and scarce is not None:
         text = f"the GPU was refused memory, and {scarce:.1%} of the memory was available in the last minute"
@@ -378,14 +378,14 @@ def _power_signs(evidence: Evidence) -> Iterator[Sign]:
     sign, down = evidence.last_sign, _link_down_at_the_end(evidence)
     if sign is None or down is None or abs(down - sign[0]) > SAME_SECONDS:
         return
-    if any(_stop_lines(evidence)) and not (evidence.disk and evidence.disk.power_cycles):
+    if any(_stop_lines(evidence)) and not evidence.power_ons:
         return  # that is a record: the recorder wrote on until the watchdog, or a reset by hand, ended the node
     text = f"the link went down {abs(down - sign[0]):.0f} s {'after' if down >= sign[0] else 'before'} the last sign of"
     text += f" life ({sign[1]}), and nothing was recorded"
-    if evidence.disk is None:
+    if evidence.power_ons is None:
         yield Sign(Cause.POWER, False, "switch", f"{text}: power, or a reset without a record")
-    elif evidence.disk.power_cycles:
-        counted = f"{evidence.disk.power_cycles} more power-ons of the disk"
+    elif evidence.power_ons:
+        counted = f"{evidence.power_ons} more power-ons of the disk"
         yield Sign(Cause.POWER, False, "switch", f"{text}; {counted}", strong=True)
 
 

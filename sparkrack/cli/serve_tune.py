@@ -99,7 +99,12 @@ def print_ledger(ledger: TuneLedger, console: Console) -> None:
         if one.reason:
             reasons.append(f"{value}: {one.reason}")
     print_whole(console, table)
-    for sentence in (*reasons, *(f"{tried}: not tried" for tried in ledger.open_tries)):
+    judged = {(one.key, str(one.value)) for one in ledger.judged}
+    left = [
+        f"{one}: {'is tried again by --resume' if (one.key, str(one.value)) in judged else 'not tried'}"
+        for one in ledger.open_tries
+    ]
+    for sentence in (*reasons, *left):
         print_sentence(console, sentence)
     if ledger.ended and ledger.ended.reason:
         click.echo(f"ended: {ledger.ended.reason}", err=True)

@@ -15,8 +15,7 @@ from core.model import Access
 from core.probes.protocol import parse_commands
 from core.routeros.api import ApiSession
 from core.routeros.errors import SentenceError, UnreadableError
-from core.routeros.menus import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, ETHERNET, IDENTITY, MENUS, Row
-from core.routeros.menus.ports import place_of
+from core.routeros.menus import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, ETHERNET, IDENTITY, MENUS, Row, place_of
 from core.routeros.reading import Ask, SwitchReading, read_switch
 from core.routeros.values import visible_row
 from core.ssh.node_shells import open_shells_at

@@ -12,7 +12,7 @@ from core.hardware.gb10 import PORT_GBPS
 from core.hardware.switch_model import SwitchModel
 from core.model import Cable, Cabling, Port, addressing
 from core.model.errors import printable_line
-from core.model.schema import Fabric
+from core.model.sections import Fabric
 from sparkrack.discovery import fabric_section, node_sections
 from sparkrack.discovery import switch_facts as switches
 from sparkrack.discovery.cable_inference import Cables, heard_by_neighbours, infer, without_uplinks

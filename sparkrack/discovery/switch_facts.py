@@ -51,6 +51,7 @@ from switch.desired.lossless import Policy, policy_parts
 from switch.desired.menu_rows import DeviceContext, QosNames, bonds_of
 from switch.desired.system import LOG_NAME, TOPICS
 from switch.differences import describe_differences
+from switch.flags import is_yes
 
 _BETWEEN = "and a cable between two switches cannot be declared (docs/decisions/0027-one-switch.md)"
 POLICIES: tuple[Policy, ...] = ("none", "pause", "ecn", "roce")
@@ -359,12 +360,12 @@ class _Maker:
     def _describe_services(self) -> Iterator[tuple[str, Any]]:
         services = {row.get("name", ""): row for row in self.rows(SERVICE)}
         limits = {services[name].get("address", "") for name in GUARDED if name in services}
-        open_ = [name for name in (*CLOSED, "api") if name in services and not flag(services[name], "disabled")]
+        open_ = [name for name in (*CLOSED, "api") if name in services and not is_yes(services[name], "disabled")]
         servers = [
             menu.path
             for menu, off in ((MAC_TELNET, "none"), (MAC_WINBOX, "none"))
             if self.only(menu).get("allowed-interface-list", off) != off
-        ] + [menu.path for menu in (MAC_PING, BANDWIDTH_SERVER) if flag(self.only(menu), "enabled")]
+        ] + [menu.path for menu in (MAC_PING, BANDWIDTH_SERVER) if is_yes(self.only(menu), "enabled")]
         if len(limits) == 1 and limits != {""} and not open_ and not servers:
             yield from self._accepted_entry("management", sorted(canonical(ValueKind.LIST, limits.pop()).split(",")))
         else:
@@ -388,10 +389,10 @@ class _Maker:
 
     def _system_entries(self) -> Iterator[tuple[str, Any]]:
         clock = self.only(CLOCK)
-        if clock.get("time-zone-name") and not flag(clock, "time-zone-autodetect", "yes"):
+        if clock.get("time-zone-name") and not is_yes(clock, "time-zone-autodetect", "yes"):
             yield from self._accepted_entry("time_zone", clock["time-zone-name"])
         ntp = self.only(NTP_CLIENT)
-        if flag(ntp, "enabled"):
+        if is_yes(ntp, "enabled"):
             yield from self._parse_servers("ntp", ntp.get("servers", ""))
         yield from self._parse_servers("dns", self.only(DNS).get("servers", ""))
         found = self.only(DISCOVERY)
@@ -402,7 +403,7 @@ class _Maker:
             yield "lldp", True
         yield from self._syslog_entry()
         snmp = self.only(SNMP)
-        if flag(snmp, "enabled"):
+        if is_yes(snmp, "enabled"):
             self.add_gap(
                 "snmp", "it is on; its passwords cannot be read, so the key is left out and a run leaves it alone"
             )
@@ -418,7 +419,7 @@ class _Maker:
 
     def _syslog_entry(self) -> Iterator[tuple[str, str]]:
         remote = {row.get("name"): row for row in self.rows(LOG_ACTION) if row.get("target") == "remote"}
-        used = {row.get("action") for row in self.rows(LOGGING) if not flag(row, "disabled")} & set(remote)
+        used = {row.get("action") for row in self.rows(LOGGING) if not is_yes(row, "disabled")} & set(remote)
         action = remote.get(LOG_NAME)
         topics = {row.get("topics") for row in self.rows(LOGGING) if row.get("action") == LOG_NAME}
         if action and set(TOPICS) <= topics and _is_address(action.get("remote", "")):
@@ -496,14 +497,6 @@ def www_ssl_port(facts: SwitchFacts) -> int | None:
     """Return the TCP port of the service for REST where it is not the default, 443."""
     ports = [row.get("port", "") for row in facts.reading.rows(SERVICE) if row.get("name") == "www-ssl"]
     return int(ports[0]) if ports and ports[0].isdecimal() and ports[0] != "443" else None
-
-
-def flag(row: Row, name: str, default: str = "no") -> bool:
-    """Return whether a field is yes; any other value is no."""
-    try:
-        return canonical(ValueKind.FLAG, row.get(name, default)) == "yes"
-    except ValueError:
-        return False
 
 
 def _is_address(text: str) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -12,23 +11,11 @@ from prometheus_client.registry import Collector
 
 from sparkrack.drift.findings import DRIFT, Drift, FindingKind
 
+if TYPE_CHECKING:
+    from sparkrack.status.drills import DrillResult
+
 _COMMON = ("ran_on", "rack")
 """Labels of every series."""
-
-
-class KeptDrill(Protocol):
-    """A drill of the black box, as much of it as is a metric."""
-
-    @property
-    def rack(self) -> str: ...
-    @property
-    def node(self) -> str: ...
-    @property
-    def level(self) -> str: ...
-    @property
-    def made(self) -> datetime: ...
-    @property
-    def passed(self) -> bool: ...
 
 
 class _DriftMetrics(Collector):
@@ -70,7 +57,7 @@ class _DriftMetrics(Collector):
 
 
 class _DrillMetrics(Collector):
-    def __init__(self, drills: Sequence[KeptDrill], ran_on: str) -> None:
+    def __init__(self, drills: Sequence[DrillResult], ran_on: str) -> None:
         self.drills = drills
         self.ran_on = ran_on
 
@@ -94,6 +81,6 @@ def drift_metrics(drift: Drift, ran_on: str) -> str:
     return generate_latest(_DriftMetrics(drift, ran_on)).decode()
 
 
-def drill_metrics(drills: Sequence[KeptDrill], ran_on: str) -> str:
+def drill_metrics(drills: Sequence[DrillResult], ran_on: str) -> str:
     """Return the same of drills, the newest of each node and level; empty for none."""
     return generate_latest(_DrillMetrics(drills, ran_on)).decode() if drills else ""

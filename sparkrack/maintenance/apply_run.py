@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -23,7 +22,6 @@ from core.util.command_error import CommandError, DeclinedError
 from core.util.debug_log import RunLog
 from core.util.event import Event, EventKind
 from core.util.paths import state_folder
-from core.util.progress import ProgressObserver
 from core.util.signals import Interrupt
 from roles.watch.options import WatchOptions, server
 from serving.options import served_units
@@ -48,6 +46,9 @@ from sparkrack.engine.run_log import run_log
 from sparkrack.engine.session import RunSession
 from sparkrack.engine.silences import Silence, silenced, silences_of_nodes, silences_of_switches, silences_of_units
 from sparkrack.watch.scrapes import unscraped
+
+if TYPE_CHECKING:
+    from sparkrack.terminal.apply_screen import ApplyTerminal
 
 _ACTS = frozenset(EventKind) - {EventKind.NOTE, EventKind.BROKEN, EventKind.OUTLIER, EventKind.UNMANAGED}
 """The kinds of changes that two plans must have in common."""
@@ -122,40 +123,6 @@ def _require_reachable(plan: Plan) -> None:
 
 def _never_agreed(_: Holder) -> bool:
     return False
-
-
-class ApplyScreen(Protocol):
-    """What shows an apply, and asks about it."""
-
-    @property
-    def gone(self) -> bool:
-        """Whether the output has no reader any more: then no other operation begins."""
-
-    @property
-    def log(self) -> logging.Handler:
-        """Handler for pyinfra's log."""
-
-    @property
-    def notes(self) -> Iterable[str]:
-        """The notices of the run, a line each."""
-
-    def say(self, text: str) -> None:
-        """Print one line."""
-
-    def show_plan(self, plan: Plan) -> None:
-        """Show the plan of which the operator is asked, and the next step when it cannot be carried out."""
-
-    def show_moved_plan(self, plan: Plan) -> None:
-        """Show a plan that cannot be carried out any more."""
-
-    def confirm(self, question: str) -> bool:
-        """Ask a question with the answers yes and no."""
-
-    def progress(self) -> AbstractContextManager[ProgressObserver]:
-        """Show the progress in the block."""
-
-    def execution(self) -> AbstractContextManager[RunObserver]:
-        """Show the execution in the block."""
 
 
 class ExecutionRecorder:
@@ -236,7 +203,7 @@ class ApplyRun:
         rack: Rack,
         file: Path,
         selection: Selection,
-        screen: ApplyScreen,
+        screen: ApplyTerminal,
         *,
         no_nodes: bool,
         no_lock: bool,

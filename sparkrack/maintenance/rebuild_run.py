@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
 
 from core.model import Rack, SecretError, load
 from core.model.fields import PLAIN_API_PORT
@@ -44,20 +42,13 @@ MakeRebuild = Callable[[Environment, CommandRunner, RebuildJournal, Past | None]
 """Makes the run from its surroundings and from the one that it resumes."""
 
 
-class RebuildScreen(Screen, Protocol):
-    """The terminal of a rebuild, which gives way to the commands that it calls."""
-
-    def hidden(self) -> AbstractContextManager[None]:
-        """Hide the progress in the block."""
-
-
 def rebuild_hosts(
     rack: Rack,
     request: Request,
     forwarded: ForwardedOptions,
     containers: Sequence[str],
     stop_units: bool,
-    screen: RebuildScreen,
+    screen: Screen,
     *,
     timeout: float,
     fresh: bool,
@@ -101,7 +92,7 @@ def run_recorded(
     make: MakeRebuild,
     again: str,
     found: dict[str, NodeWorkload],
-    screen: RebuildScreen,
+    screen: Screen,
     *,
     timeout: float,
     fresh: bool,
@@ -192,7 +183,7 @@ def _make_environment(
     timeout: float,
     say: Callable[[str], None],
     look: WorkloadCache,
-    screen: RebuildScreen,
+    screen: Screen,
 ) -> Environment:
     file = Path(request.file)
 

@@ -15,9 +15,10 @@ from core.model.loader import is_default
 from core.model.yaml_reader import parse
 from core.util.command_error import CommandError
 from core.util.paths import state_folder
+from core.util.screen import Screen
 from serving.options import served_units
 from sparkrack.engine.subcommands import CommandResult, CommandRunner
-from sparkrack.maintenance.rebuild_run import RebuildScreen, run_recorded, switch_works
+from sparkrack.maintenance.rebuild_run import run_recorded, switch_works
 from sparkrack.rebuild import phase_commands
 from sparkrack.rebuild.bring_up import BringUp, PendingWork, read_pending
 from sparkrack.rebuild.journal import Past, RebuildFinished, RebuildJournal, newest
@@ -113,7 +114,7 @@ class UpRun:
     forwarded: ForwardedOptions
     again: str
     ask: Callable[[str], None] | None
-    screen: RebuildScreen
+    screen: Screen
     wait: float
     as_json: bool = False
     caller: CommandRunner = field(init=False)

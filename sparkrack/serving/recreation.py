@@ -92,13 +92,13 @@ class UnitRecreation:
         caller = CommandRunner(None, as_json=False, environment=session.lock.environment)
         try:
             with caller.listening():
-                done = _call_apply(session, caller, words)
+                done, reason = _call_apply(session, caller, words)
                 caller.check()
         except InterruptedCommandError:
             work.interrupted = True
             return False
         if done.exit:
-            session.fail(f"apply failed (exit {done.exit}); {work.left()}")
+            session.fail(f"apply failed (exit {done.exit}){f': {reason}' if reason else ''}; {work.left()}")
             work.reason = "when this is fixed"
         return done.exit == 0
 
@@ -143,17 +143,18 @@ class UnitRecreation:
         return False
 
 
-def _call_apply(session: UnitSession, caller: CommandRunner, words: Sequence[str]) -> CommandResult:
-    """Call `apply`. With a log its output is shown only if it fails."""
+def _call_apply(session: UnitSession, caller: CommandRunner, words: Sequence[str]) -> tuple[CommandResult, str]:
+    """Call `apply`; return its result, and the last lines of what it printed if it failed and has a log. With a log its
+    output is shown only then.
+    """
     log = session.log
     if not log:
         with session.screen.hidden():
-            return caller.call(words)
+            return caller.call(words), ""
     session.screen.step(session.coordinator.head, "apply its files")
     begun = log.file.tell()
     done = caller.call(words, log=log.file)
     if done.exit:
-        log.show_written(begun)
-    else:
-        log.step(f"files applied in {done.seconds:.0f} s")
-    return done
+        return done, log.show_written(begun)
+    log.step(f"files applied in {done.seconds:.0f} s")
+    return done, ""

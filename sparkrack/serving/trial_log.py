@@ -14,6 +14,9 @@ from core.util.screen import Screen
 from sparkrack.serving.coordinator import SERVING, CoordinatorTransition
 from sparkrack.serving.tune_ledger import LOG_SUFFIX
 
+LAST_LINES = 3
+"""Lines of what a failed program has printed that are the reason of a verdict."""
+
 
 class TrialLog:
     """A file beside a ledger, and the screen. `file`: for the output of other programs."""
@@ -48,8 +51,8 @@ class TrialLog:
         elif before.state == "starting" and now.state in SERVING:
             self._show(f"ready after {took:.0f} s: {now.reason}")
 
-    def show_written(self, begun: int) -> None:
-        """Show what other programs have written to the file since it had `begun` bytes."""
+    def show_written(self, begun: int) -> str:
+        """Show what other programs have written to the file since it had `begun` bytes; return the last lines of it."""
         try:
             with self.path.open("rb") as file:
                 file.seek(begun)
@@ -58,6 +61,7 @@ class TrialLog:
             lines = [f"{self.path}: cannot be read: {error.strerror or error}"]
         for line in lines:
             self._show(line)
+        return "; ".join([printable_line(line.strip()) for line in lines if line.strip()][-LAST_LINES:])
 
     def _show(self, text: str) -> None:
         self._screen.say(f"  {printable_line(text)}")

@@ -22,9 +22,10 @@ MAX_LEDGERS = 50
 """Ledgers that are kept of a unit."""
 LOG_SUFFIX = ".log"
 """Of the file beside a ledger with all that the steps printed."""
-Verdict = Literal["baseline", "kept", "not better", "failed", "refused", "interrupted"]
-"""`baseline`: the unit as rack.yaml declares it. `refused`: by `check`, before anything was changed. `interrupted`: by
-Ctrl-C; it is tried again by `--resume`."""
+Verdict = Literal["baseline", "kept", "not better", "failed", "unknown", "refused", "interrupted"]
+"""`baseline`: the unit as rack.yaml declares it. `refused`: by `check`, before anything was changed. `unknown`: a node
+gave no answer before the unit was asked to start, so nothing is known of the value. `interrupted`: by Ctrl-C. Both are
+tried again by `--resume`."""
 Value = str | bool | int | float
 FINAL: tuple[Verdict, ...] = ("kept", "not better", "failed", "refused")
 
@@ -143,7 +144,7 @@ class TuneLedger:
     @property
     def is_done(self) -> bool:
         """Whether all is judged, and the unit serves as rack.yaml declares it."""
-        return self.ended is not None and self.ended.serves and not self.ended.reason
+        return self.ended is not None and self.ended.serves and not self.ended.reason and not self.open_tries
 
     def unjudged_runs(self, tried: Try) -> tuple[float, ...] | None:
         """Return the runs of a trial that was begun last and is not judged, None for another one."""

@@ -9,7 +9,7 @@ from threading import Event, Thread
 
 from core.model import Rack
 from core.model.errors import printable_line
-from core.ssh.node_shells import ScriptError, open_shells, script_output
+from core.ssh.node_shells import ScriptError, SilentNodeError, open_shells, script_output
 from core.ssh.root_shell import RootShell
 from core.util import resources
 from serving.options import ServedUnit
@@ -23,7 +23,8 @@ class TrialNodes:
     """The nodes of a unit during one trial.
 
     `left`: the least GiB that were available on each. `kernel`: after the trial, the lines of the kernels' logs since
-    it began. `unknown`: why a node gave no answer at the latest question; empty when each has answered.
+    it began. `unknown`: why a node gave no answer at the latest question; empty when each has answered. `silent`: why a
+    node could not be asked at some time of the trial, by node.
     """
 
     def __init__(self, shells: Mapping[str, RootShell]) -> None:
@@ -31,6 +32,7 @@ class TrialNodes:
         self._script = resources.shell_text("sparkrack.serving", "files/tune-node.sh")
         self._begun: dict[str, str] = {}
         self.left: dict[str, float] = {}
+        self.silent: dict[str, str] = {}
         self.kernel = self.unknown = ""
 
     def begin(self) -> None:
@@ -58,6 +60,8 @@ class TrialNodes:
                 answer = script_output(self._shells, node, "tune-node", self._script, [word]).splitlines()
             except ScriptError as fault:
                 unknown.append(str(fault))
+                if isinstance(fault, SilentNodeError):
+                    self.silent[node] = str(fault)
                 continue
             if not answer or not re.fullmatch(r"[0-9]{1,15}", answer[0]):
                 unknown.append(f"{node}: /proc/meminfo has no MemAvailable")

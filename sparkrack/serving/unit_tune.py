@@ -55,12 +55,15 @@ NOTICE_SECONDS = 10
 
 @dataclass
 class TrialResult:
-    """What one trial has shown so far. `generation`: of its start, 0 before it. `reason`: why it has failed."""
+    """What one trial has shown so far. `generation`: of its start, 0 before it. `reason`: why it has failed. `unknown`:
+    it has failed before the unit was asked to start, and a node gave no answer meanwhile.
+    """
 
     runs: list[float] = field(default_factory=list)
     generation: int = 0
     start_s: float | None = None
     reason: str = ""
+    unknown: bool = False
     cause: Cause = ""
     memory_left: float | None = None
 
@@ -168,7 +171,7 @@ class UnitTune:
         """Bring the unit back after a trial that failed; return why no further value is tried, empty if one can be."""
         if self.interrupted:
             return "interrupted"
-        if judged.verdict != "failed":
+        if judged.verdict not in ("failed", "unknown"):
             return ""
         if judged.cause == "driver":
             return f"a GPU or its driver had a fault with {judged.key}; look at its node before another value is tried"
@@ -264,6 +267,9 @@ class UnitTune:
             if not result.generation and work.asked == "start" and work.last:
                 result.generation = work.last.generation
             status = self._wait_for_cause(session, result) if result.reason and not self.interrupted else None
+        if nodes.silent and result.reason and work.asked != "start":
+            result.unknown = True
+            result.reason = "; ".join((result.reason, *nodes.silent.values()))
         self._add_evidence(nodes, result, status)
         verdict, reason = self._judge_result(result, before)
         if verdict == "kept":
@@ -344,6 +350,8 @@ class UnitTune:
     def _judge_result(self, result: TrialResult, before: tuple[float, ...]) -> tuple[Verdict, str]:
         if self.interrupted:
             return "interrupted", "by Ctrl-C"
+        if result.unknown:
+            return "unknown", result.reason
         if result.reason or len(result.runs) < RUNS:
             return "failed", result.reason or "it was not measured"
         better = is_better(before, result.runs)

@@ -6,9 +6,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from core.util.records import Text
+from core.util.records import Record, Text
 
 
 class About(StrEnum):
@@ -36,27 +36,21 @@ class About(StrEnum):
     ALL = "all"
 
 
-class StatusRecord(BaseModel):
-    """A part of the status: no unknown keys, immutable."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class StatusFinding(StatusRecord):
+class StatusFinding(Record):
     """One difference from the declaration, or the reason of one unknown value."""
 
     about: About
     text: str
 
 
-class MemoryStatus(StatusRecord):
+class MemoryStatus(Record):
     """In KiB. `available`: memory that may be taken without swapping, by the kernel's estimate."""
 
     total: int
     available: int
 
 
-class LinkStatus(StatusRecord):
+class LinkStatus(Record):
     """One half of a cabled port as the node reports it. `there`: the interface exists. Speeds in Gb/s; `gbps` is None
     without a carrier, too.
     """
@@ -68,14 +62,14 @@ class LinkStatus(StatusRecord):
     gbps: float | None = None
 
 
-class ImagesStatus(StatusRecord):
+class ImagesStatus(Record):
     """Number of images that rack.yaml declares, and of those that the node has with the right ID and name."""
 
     declared: int
     right: int | None = None
 
 
-class NodeStatus(StatusRecord):
+class NodeStatus(Record):
     """A node. `uptime` in seconds; `swap`: active swap devices; `reboot`: a package requested one; `containers`:
     running ones.
     """
@@ -96,7 +90,7 @@ class NodeStatus(StatusRecord):
     notes: tuple[str, ...] = ()
 
 
-class LegStatus(StatusRecord):
+class LegStatus(Record):
     """A cabled leg as the switch reports it; `status` and `rate` are its own words."""
 
     interface: str
@@ -106,7 +100,7 @@ class LegStatus(StatusRecord):
     up: bool | None = None
 
 
-class SwitchStatus(StatusRecord):
+class SwitchStatus(Record):
     """A switch. `uptime` in seconds; `temperature`: the highest that it reports (°C), None also where it
     reports none.
     """
@@ -123,7 +117,7 @@ class SwitchStatus(StatusRecord):
     notes: tuple[str, ...] = ()
 
 
-class LockHolder(StatusRecord):
+class LockHolder(Record):
     """The run that changes the rack now, as it wrote itself down. `silence`: seconds since its latest heartbeat, by the
     head node's clock; None when the run sends none. `expired`: so long that its lock does not count any more."""
 
@@ -135,14 +129,14 @@ class LockHolder(StatusRecord):
     expired: bool = False
 
 
-class LockStatus(StatusRecord):
+class LockStatus(Record):
     """The run lock. `known`: the head node was asked, and answered; else nothing is known."""
 
     known: bool
     holder: LockHolder | None = None
 
 
-class LastDrift(StatusRecord):
+class LastDrift(Record):
     """The newest look of `sparkrack drift` that is kept on this machine: at which machines, of which roles.
     `unknown_hosts`: the machines of which not all could be read; `counts`: findings by kind."""
 
@@ -154,7 +148,7 @@ class LastDrift(StatusRecord):
     counts: dict[str, int]
 
 
-class LastRun(StatusRecord):
+class LastRun(Record):
     """The newest journal of a run that is kept on this machine. `result` is None for a run that did not write its
     end: it was interrupted, or it in progress when it holds the lock."""
 
@@ -166,7 +160,7 @@ class LastRun(StatusRecord):
     result: str | None = None
 
 
-class LastDrill(StatusRecord):
+class LastDrill(Record):
     """The newest drill of the black box that is kept on this machine."""
 
     node: str
@@ -175,7 +169,7 @@ class LastDrill(StatusRecord):
     passed: bool
 
 
-class ServedUnitState(StatusRecord):
+class ServedUnitState(Record):
     """A declared unit whose head was asked; it has no effect on the exit code. `state`: as its coordinator reports it,
     absent when the head has no files of the unit, None when it is unknown. `as_desired`: whether it is as
     `state` in rack.yaml.
@@ -188,12 +182,12 @@ class ServedUnitState(StatusRecord):
     as_desired: bool | None = None
 
 
-class Status(StatusRecord):
+class Status(Record):
     """A rack, or its selected machines. `drift`, `run` and `drill` are None where there never was one; `unknown`: their
     unknown values. `blackbox`: rack.yaml declares one, so that drills are worth a line.
     """
 
-    schema_: Literal["sparkrack.status/2"] = Field(default="sparkrack.status/2", alias="schema")
+    schema_: Literal["sparkrack.status/2"] = Field("sparkrack.status/2", alias="schema", serialization_alias="schema")
     rack: str
     file: Text
     made: datetime

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from core.model.errors import printable_line
+from core.model.errors import counted, printable_line
 from core.model.selection import NODE_ROLES
 from core.util.tables import print_sentence, print_whole
 from sparkrack.status.model import About, LegStatus, LinkStatus, NodeStatus, ServedUnitState, Status, SwitchStatus
@@ -168,7 +168,7 @@ def _drift_text(status: Status) -> str:
     result = ", ".join(counts) or "in sync"
     if drift.unknown_hosts:
         result = f"{', '.join([*counts, 'not all known'])} ({', '.join(drift.unknown_hosts)})"
-    where = count(len(drift.hosts), "machine")
+    where = counted(len(drift.hosts), "machine")
     if drift.roles and set(NODE_ROLES) - set(drift.roles):
         where += f", {', '.join(drift.roles)} only"
     return printable_line(f"last run {_age_text(status.made, drift.made)} ({where}): {result}")
@@ -216,9 +216,4 @@ def total(status: Status) -> str:
     unknown = sum(bool(one.unknown) for one in machines)
     wrong = sum(bool(one.wrong) for one in machines)
     reached = sum(one.reachable for one in machines)
-    return f"{count(len(machines), 'machine')}: {reached} reachable, {wrong} not as declared, {unknown} unknown"
-
-
-def count(number: int, what: str) -> str:
-    """Return a number with its noun."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{counted(len(machines), 'machine')}: {reached} reachable, {wrong} not as declared, {unknown} unknown"

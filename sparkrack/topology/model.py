@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field
+from pydantic import Field, computed_field
+
+from core.util.records import Record
 
 State = Literal["declared", "fine", "mismatch", "unknown"]
 """State of a link: not compared, everything as declared, a difference, or an unknown value."""
 
 
-class TopologyRecord(BaseModel):
-    """A part of a topology: no unknown keys, immutable."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-
-class HalfBox(TopologyRecord):
+class HalfBox(Record):
     """One interface behind a port: its name, and the device that holds its address (itself, or a VLAN on it)."""
 
     interface: str
@@ -25,7 +21,7 @@ class HalfBox(TopologyRecord):
     vlan: int | None
 
 
-class PortBox(TopologyRecord):
+class PortBox(Record):
     """A cage of a node that holds a cable; `name` is "spark1/1"."""
 
     name: str
@@ -33,7 +29,7 @@ class PortBox(TopologyRecord):
     halves: tuple[HalfBox, ...]
 
 
-class NodeBox(TopologyRecord):
+class NodeBox(Record):
     """A node; `address` is that of its management, `vendor` None where rack.yaml names none."""
 
     name: str
@@ -42,7 +38,7 @@ class NodeBox(TopologyRecord):
     ports: tuple[PortBox, ...]
 
 
-class LegBox(TopologyRecord):
+class LegBox(Record):
     """A leg of a cage; `name` is "crs812/qsfp56-dd-1-3", `port` the port at its end, None for a free one."""
 
     name: str
@@ -52,7 +48,7 @@ class LegBox(TopologyRecord):
     port: str | None
 
 
-class CageBox(TopologyRecord):
+class CageBox(Record):
     """A declared cage of a switch, and its legs."""
 
     name: str
@@ -61,7 +57,7 @@ class CageBox(TopologyRecord):
     legs: tuple[LegBox, ...]
 
 
-class SwitchBox(TopologyRecord):
+class SwitchBox(Record):
     """A switch; `mtu` and `l2mtu` in bytes are those of its cabled legs."""
 
     name: str
@@ -71,7 +67,7 @@ class SwitchBox(TopologyRecord):
     cages: tuple[CageBox, ...]
 
 
-class DesiredLink(TopologyRecord):
+class DesiredLink(Record):
     """Declared values of a link: speed in Gb/s, its lanes in the cage of the switch (none between nodes), MTU in bytes
     at the nodes.
     """
@@ -81,7 +77,7 @@ class DesiredLink(TopologyRecord):
     mtu: int
 
 
-class SeenHalf(TopologyRecord):
+class SeenHalf(Record):
     """A node's report of one of its interfaces; None is an unknown value. Speed in Gb/s, MTU in bytes, the IPv4
     addresses of the device that should have one.
     """
@@ -93,7 +89,7 @@ class SeenHalf(TopologyRecord):
     addresses: tuple[str, ...] | None
 
 
-class SeenLeg(TopologyRecord):
+class SeenLeg(Record):
     """The switch's report of a leg; None is an unknown value. `status` is its own word ("link-ok")."""
 
     status: str | None
@@ -102,7 +98,7 @@ class SeenLeg(TopologyRecord):
     l2mtu: int | None
 
 
-class SeenLink(TopologyRecord):
+class SeenLink(Record):
     """The reports of both ends. `behind`: the interfaces of the switch on which it learned the node, None
     when unknown.
     """
@@ -112,7 +108,7 @@ class SeenLink(TopologyRecord):
     behind: tuple[str, ...] | None
 
 
-class Edge(TopologyRecord):
+class Edge(Record):
     """A link: from port `a` of a node to `b`, a leg of a switch or a port of another node, by their names.
 
     `seen` is None when no host was asked or none answered. `mismatches` and `unknown` are sentences.
@@ -136,10 +132,12 @@ class Edge(TopologyRecord):
         return "fine" if self.seen else "declared"
 
 
-class Topology(TopologyRecord):
+class Topology(Record):
     """A rack, or its selected part. `compared`: whether it was compared with the actual state."""
 
-    schema_: Literal["sparkrack.topology/1"] = Field(default="sparkrack.topology/1", alias="schema")
+    schema_: Literal["sparkrack.topology/1"] = Field(
+        "sparkrack.topology/1", alias="schema", serialization_alias="schema"
+    )
     rack: str
     topology: Literal["direct", "ring", "switch"]
     compared: bool

@@ -10,8 +10,8 @@ from itertools import count
 from core.routeros.errors import UnreadableError
 from core.routeros.menus import SERVICE, Row, Sentence
 from core.routeros.reading import SwitchReading
-from core.routeros.values import ValueKind, canonical
 from switch.bootstrap.menus import CERTIFICATE, CERTIFICATE_NAME, PLACEHOLDER
+from switch.flags import read_flag
 
 _STRONG = {"2048", "4096", "8192", "prime256v1", "secp384r1", "secp521r1"}
 """Sizes of keys that RouterOS makes and that are held safe; an elliptic curve goes by its name."""
@@ -41,7 +41,7 @@ def choose(reading: SwitchReading, pinned: str) -> Choice:
     fit = {name: fingerprint(row) for name, row in rows.items() if _is_fit(row)}
     shown = reading.by_key(SERVICE).get(("api-ssl",), {}).get("certificate", "none")
     for name, row in rows.items():
-        if fingerprint(row) == pinned and _flag_is_set(row, "private-key"):
+        if fingerprint(row) == pinned and read_flag(CERTIFICATE, row, "private-key"):
             return Choice(name, pinned)
     for name in (shown, *_candidate_names(len(rows))):
         if name in fit:
@@ -92,16 +92,13 @@ def _candidate_names(most: int) -> Iterator[str]:
 
 
 def _is_fit(row: Row) -> bool:
-    flags = (_flag_is_set(row, "private-key"), not _flag_is_set(row, "expired"), not _flag_is_set(row, "revoked"))
+    flags = (
+        read_flag(CERTIFICATE, row, "private-key"),
+        not read_flag(CERTIFICATE, row, "expired"),
+        not read_flag(CERTIFICATE, row, "revoked"),
+    )
     return bool(fingerprint(row)) and all(flags) and _is_strong(row)
 
 
 def _is_strong(row: Row) -> bool:
     return row.get("key-size") in _STRONG and "tls-server" in row.get("key-usage", "").split(",")
-
-
-def _flag_is_set(row: Row, name: str) -> bool:
-    try:
-        return canonical(ValueKind.FLAG, row.get(name, "no")) == "yes"
-    except ValueError as fault:
-        raise UnreadableError(f"{CERTIFICATE.path} {name}: {fault}") from None

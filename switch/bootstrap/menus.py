@@ -7,8 +7,20 @@ be restored from rows, and the address is needed for the connection.
 
 from __future__ import annotations
 
-from core.routeros.menus import BONDING, BRIDGE, DEVICE_MODE, ETHERNET, GROUP, SERVICE, USER, Menu, MenuField
-from core.routeros.menus.menu import FACT, FLAG, STATE
+from core.routeros.menus import (
+    BONDING,
+    BRIDGE,
+    DEVICE_MODE,
+    ETHERNET,
+    FACT,
+    FLAG,
+    GROUP,
+    SERVICE,
+    STATE,
+    USER,
+    Menu,
+    MenuField,
+)
 from core.routeros.values import ValueKind
 
 FACTORY_USER = "admin"

@@ -8,22 +8,24 @@ from dataclasses import dataclass
 from core.routeros.errors import SentenceError, UnreadableError
 from core.routeros.menus import (
     DEVICE_MODE,
+    FACT,
     IDENTITY,
     PACKAGE,
     RESOURCE,
     ROUTERBOARD,
     SAFE_MODE,
     SCHEDULER,
+    STATE,
     Menu,
     Row,
     Sentence,
 )
-from core.routeros.menus.menu import FACT, STATE
 from core.routeros.reading import Ask, SwitchReading, read_switch
 from core.routeros.rollback_timer import is_timer
 from core.routeros.safe_mode import enabled, holder
-from core.routeros.values import ValueKind, canonical, milliseconds
+from core.routeros.values import milliseconds
 from switch.advisories import marked_as_compromised
+from switch.flags import read_flag
 
 SYSTEM = Menu(
     "/system/resource",
@@ -77,7 +79,7 @@ def read_unit(ask: Ask) -> SwitchUnit:
     system = _single_row(ask, SYSTEM)
     rows = ask(PACKAGE.sentence())
     mode = _if_there(ask, (f"{DEVICE_MODE.path}/print", "=.proplist=mode,fetch,flagged"))
-    installed = [row for row in rows if _flag_value(row, "available") == "no"]
+    installed = [row for row in rows if not read_flag(PACKAGE, row, "available")]
     return SwitchUnit(
         reading=reading,
         name=_single_row(ask, IDENTITY).get("name", ""),
@@ -85,7 +87,7 @@ def read_unit(ask: Ask) -> SwitchUnit:
         free=_whole_number(system, "free-hdd-space"),
         uptime=_uptime_seconds(system),
         packages={row.get("name", ""): row.get("version", "") for row in installed},
-        disabled=frozenset(row.get("name", "") for row in installed if _flag_value(row, "disabled") == "yes"),
+        disabled=frozenset(row.get("name", "") for row in installed if read_flag(PACKAGE, row, "disabled")),
         files={row.get("name", ""): _size_bytes(row) for row in ask(FILES.sentence())},
         fetch=_fetch_refusal(mode),
         marked=marked_as_compromised(mode),
@@ -99,13 +101,6 @@ def _single_row(ask: Ask, menu: Menu) -> Mapping[str, str]:
     if len(rows) != 1:
         raise UnreadableError(f"{menu.path} has {len(rows)} rows; 1 is expected")
     return rows[0]
-
-
-def _flag_value(row: Mapping[str, str], name: str) -> str:
-    try:
-        return canonical(ValueKind.FLAG, row.get(name, "no"))
-    except ValueError as fault:
-        raise UnreadableError(f"{PACKAGE.path} {name}: {fault}") from None
 
 
 def _whole_number(row: Mapping[str, str], name: str) -> int:

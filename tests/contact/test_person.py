@@ -8,9 +8,9 @@ import pytest
 
 from tests.contact.conftest import Rack
 from tests.contact.nodes import PASSWORD, Operator, Seed
-from tests.contact.terminal import Terminal
 from tests.contact.test_refused import attempts
 from tests.generated import REPOSITORY
+from tests.own_terminal import Terminal
 
 QUESTION = "its host key, as its console shows it?"
 

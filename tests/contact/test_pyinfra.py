@@ -15,8 +15,8 @@ import pytest
 from core.ssh.host_keys import pin
 from tests.contact.conftest import Rack
 from tests.contact.nodes import Operator, Seed
-from tests.contact.terminal import Terminal
 from tests.generated import REPOSITORY
+from tests.own_terminal import Terminal
 
 BIN = Path(sys.executable).parent
 WANTED = "sudo asks for a password; `sparkrack bootstrap nodes NAME` sets passwordless sudo for access.user"

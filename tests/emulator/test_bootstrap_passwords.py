@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import select
-
 import pytest
 
-from tests import own_terminal
 from tests.emulator.bootstrap_runs import PROGRAM, MakeBox, Workdir
 from tests.emulator.raw_client import RawClient
+from tests.own_terminal import Terminal
 
 QUESTION = b"password of admin (on the sticker)"
 
 
 def typing(box: Workdir, *secrets: bytes) -> tuple[int, bytes]:
     """At a terminal of its own, since a hidden prompt is read from there and nowhere else: exit code and output."""
-    words = box.words(password=False)
-    child, terminal = own_terminal.start([PROGRAM, *words])
-    reported, typed = b"", 0
-    while select.select([terminal], [], [], 60)[0]:
-        try:
-            reported += os.read(terminal, 4096)
-        except OSError:  # Linux says so at the end of a terminal
-            break
-        if reported.count(QUESTION) > typed:
-            os.write(terminal, secrets[typed])
-            typed += 1
-    code = child.wait()
-    os.close(terminal)
-    return code, reported
+    with Terminal([PROGRAM, *box.words(password=False)]) as terminal:
+        typed = 0
+        while terminal.read_more():
+            if terminal.shown.encode().count(QUESTION) > typed:
+                terminal.type_keys(secrets[typed])
+                typed += 1
+        return terminal.finish(), terminal.shown.encode()
 
 
 def test_a_typed_password_in_another_encoding_is_refused(box: Workdir) -> None:

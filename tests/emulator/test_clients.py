@@ -9,7 +9,7 @@ from typing import Any
 import librouteros
 import pytest
 import routeros_api
-from librouteros.exceptions import FatalError, TrapError
+from librouteros.exceptions import TrapError
 from librouteros.query import And, Key, Or
 from routeros_api.exceptions import RouterOsApiCommunicationError
 
@@ -80,32 +80,6 @@ def test_librouteros_sees_message_and_category(libre: Any) -> None:
     assert raised.value.category == 1
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({".id": "*4", "default-name": "x"}, "unknown parameter default-name"),
-        ({".id": "*4", "colour": "red"}, "unknown parameter colour"),
-        ({".id": "*FFFF", "comment": "x"}, "no such item"),
-    ],
-)
-def test_librouteros_is_refused(libre: Any, values: dict[str, str], message: str) -> None:
-    with pytest.raises(TrapError, match=f"^{message}$"):
-        libre.path("interface", "ethernet").update(**values)
-
-
-def test_librouteros_cannot_use_a_name_twice(libre: Any) -> None:
-    with pytest.raises(TrapError, match=r"^failure: already have interface with such name$"):
-        libre.path("interface", "bridge").add(name="bridge")
-
-
-def test_librouteros_writes_words_at_every_length_edge(libre: Any) -> None:
-    message = Key("message")
-    for size in (0x7F, 0x80, 0x3FFF, 0x4000):
-        text = "x" * (size - len("=message="))
-        assert list(libre("/log/info", message=text)) == []
-        assert {row["message"] for row in libre.path("log").select(message).where(message == text)} == {text}, size
-
-
 def test_librouteros_keeps_utf_8_and_clears_with_an_empty_value(libre: Any) -> None:
     ports = libre.path("interface", "ethernet")
     name, comment = Key("name"), Key("comment")
@@ -121,11 +95,6 @@ def test_librouteros_asks_with_a_stack_of_queries(libre: Any) -> None:
     chosen = Or(And(name == "ether1", mtu == 1500), And(name == "ether2", mtu == 1499), name == "sfp56-1")
     rows = libre.path("interface", "ethernet").select(name).where(disabled == False, chosen)  # noqa: E712
     assert [row["name"] for row in rows] == ["ether1", "sfp56-1"]
-
-
-def test_librouteros_gets_an_empty_row_for_a_proplist_that_leaves_no_field(libre: Any) -> None:
-    libre.protocol.writeSentence("/system/identity/print", "=.proplist=colour")
-    assert [libre.readSentence() for _ in range(2)] == [("!re", {}), ("!done", {})]
 
 
 @pytest.mark.parametrize("version", ["7.17.2", "7.24.6 (long-term)"])
@@ -146,15 +115,6 @@ def test_librouteros_loses_safe_mode_after_a_hundred_actions(crs812: Crs812Proce
             held += [row["current"] for row in api("/safe-mode/print")]
     assert held == [True, False]
     api.close()
-
-
-def test_librouteros_without_login_is_reported_so(shared: Crs812Process) -> None:
-    def no_login(*_credentials: Any) -> None:
-        return None
-
-    api = librouteros.connect("127.0.0.1", USER, "", port=shared.plain_port, login_method=no_login)
-    with pytest.raises(FatalError, match=r"^not logged in$"):
-        list(api("/system/identity/print"))
 
 
 def test_librouteros_monitors_a_list(libre: Any) -> None:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -217,15 +216,6 @@ def test_a_record_of_it_is_played_by_the_same_model(
         ]
     assert again["menus"]["/system/routerboard"][0]["model"] == BOARD
     assert {name for name, status in played.links().items() if status == "link-ok" and "dd" in name} == up(desk804)
-
-
-def test_the_lane_questions_of_a_probe_are_answered_for_its_cages(desk804: Desk804, tmp_path: Path) -> None:
-    assert desk804.run("-y").code == 0
-    with Operator(tmp_path, desk804.emulator).open() as opened:
-        document: dict[str, Any] = probe(opened)
-    companions = next(entry for entry in document["questions"] if entry["question"].startswith("2 "))
-    named = {lane["default-name"] for lane in companions["evidence"]}
-    assert named == {f"{cage}-{lane}" for cage in CAGES for lane in range(1, 9)} - set(NODES.values())
 
 
 def test_the_rack_file_loads(desk804: Desk804) -> None:

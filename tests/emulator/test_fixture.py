@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from switch.accept_record import _ask_reading
+from switch.accept_record import _ask_reading, _list_console_children
 from tests.emulator.conftest import MakeSwitch
 from tests.emulator.emulator_process import USER
 from tests.emulator.probe_fixtures import PLANTED, MakeRecorded, Owner, comparable, probe, probed, session
@@ -70,7 +72,6 @@ def test_a_release_without_a_menu_is_recorded_and_played_so(
     pfc = "/interface/ethernet/switch/qos/priority-flow-control"
     assert set(document["refused"]) == {pfc}
     assert f"{pfc}/add" in document["lacking"]
-    assert document["questions"][6]["answer"] == "7.20.8 (long-term) does not have all of it"
     path = tmp_path / "old.json"
     path.write_text(json.dumps(document))
     again = probed(start_recorded(path))
@@ -92,6 +93,12 @@ def test_what_is_not_a_fixture_is_refused(start_recorded: MakeRecorded, tmp_path
     path.write_text(text)
     with pytest.raises(RuntimeError, match=why):
         start_recorded(path)
+
+
+def test_the_children_of_a_command_are_the_rows_that_are_children_and_have_a_name() -> None:
+    rows = [{"type": "child", "name": "add"}, {"type": "self", "name": "interface"}, {"type": "child"}]
+    client: Any = SimpleNamespace(talk=lambda *_sentence: rows)
+    assert list(_list_console_children(client, "/interface")) == ["add"]
 
 
 def test_nothing_but_reading_can_be_sent() -> None:
@@ -134,29 +141,7 @@ def test_what_refers_to_what_is_still_seen(recorded: Path) -> None:
     assert group in [row["name"] for row in menus["/user/group"]]
 
 
-def test_the_open_questions_are_answered(recorded: Path) -> None:
+def test_a_record_has_what_a_release_lacks_and_counts_the_learned_addresses(recorded: Path) -> None:
     document = json.loads(recorded.read_text())
-    answers = {entry["question"][0]: entry for entry in document["questions"]}
-    assert list(answers) == list("123456789")
-    assert answers["2"]["answer"] == "status no-link; rate (not printed); running false"
-    assert len(answers["2"]["evidence"]) == 8
-    assert answers["3"]["evidence"][0] == {"egress-rate-queueN": ["100000000000"]}
-    assert answers["3"]["evidence"][1] == {"max-l2mtu": ["9570", "9586"]}
-    assert answers["4"]["answer"].startswith("the switch shows fec91")
-    assert answers["5"]["evidence"][0]["qsfp56-dd-1-1"] == "*4"
-    assert answers["7"]["answer"] == "7.24.6 (long-term) has all that we use of it"
-    assert answers["8"]["answer"] == "needs a write, not asked"
     assert document["lacking"] == []
     assert document["hosts"] == {"all": 38, "own": 34}
-
-
-def test_an_illegal_pair_is_evidence(make_switch: MakeSwitch, tmp_path: Path) -> None:
-    emulator = make_switch()
-    operator = Operator(tmp_path, emulator)
-    with operator.open() as session:
-        (row,) = session.talk("/interface/ethernet/print", "=.proplist=.id", "?name=qsfp56-dd-2-2")
-        session.talk("/interface/ethernet/set", f"=.id={row['.id']}", "=auto-negotiation=no", "=speed=200G-baseCR4")
-        document = probe(session)
-    first = document["questions"][0]
-    assert first["answer"].startswith("such a pair is set")
-    assert [lane["default-name"] for lane in first["evidence"]] == ["qsfp56-dd-2-2"]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from core.model import load
-from tests import own_terminal
 from tests.generated import check
+from tests.own_terminal import Terminal
 from tests.unit.cli.replayed_terminal import lines_of_screen
 from tests.unit.discovery.shellnode import ShellNode, key_file, standing
 from tests.unit.discovery.worlds import world
@@ -51,7 +49,7 @@ def nodes(tmp_path: Path) -> Iterator[dict[str, ShellNode]]:
         node.close()
 
 
-class Person:
+class Person(Terminal):
     """Someone who reads and answers."""
 
     def __init__(
@@ -62,34 +60,8 @@ class Person:
         columns: int = 200,
         **env: str,
     ) -> None:
-        self.shown = ""
-        self._from = 0
         environment = {**os.environ, "TERM": "dumb", "COLUMNS": str(columns), **env}
-        self._process, self._end = own_terminal.start([*program, *words], environment, folder)
-
-    def answers(self, question: str, text: str) -> None:
-        until = time.monotonic() + 60
-        while question not in self.shown[self._from :]:
-            assert time.monotonic() < until, self.shown
-            assert self._read_more(), self.shown
-        self._from = self.shown.index(question, self._from) + len(question)
-        os.write(self._end, f"{text}\n".encode())
-
-    def ends(self) -> int:
-        while self._read_more():
-            pass
-        return self._process.wait()
-
-    def _read_more(self) -> bool:
-        if not select.select([self._end], [], [], 60)[0]:
-            self._process.kill()
-            return False
-        try:
-            data = os.read(self._end, 65536)
-        except OSError:
-            return False
-        self.shown += data.decode(errors="replace")
-        return bool(data)
+        super().__init__([*program, *words], environment, folder)
 
 
 def words(folder: Path, nodes: dict[str, ShellNode]) -> list[str]:
@@ -102,13 +74,13 @@ def test_a_person_confirms_each_host_key_and_says_what_no_option_says(
     tmp_path: Path, nodes: dict[str, ShellNode]
 ) -> None:
     person = Person(*words(tmp_path, nodes))
-    person.answers("user that the nodes accept [ops]:", "me")
-    person.answers("key that they accept [~/.ssh/id_", str(key_file(tmp_path)))
+    person.answer("user that the nodes accept [ops]:", "me")
+    person.answer("key that they accept [~/.ssh/id_", str(key_file(tmp_path)))
     for name, node in nodes.items():
-        person.answers(f"are these the host keys of {name}, as its console shows them? [y/N]:", "y")
+        person.answer(f"are these the host keys of {name}, as its console shows them? [y/N]:", "y")
         assert f"{name}: {node.host_key.kind} {node.host_key.fingerprint}" in person.shown
-    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
-    assert person.ends() == 0, person.shown
+    person.answer("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
+    assert person.finish() == 0, person.shown
     rack = load(tmp_path / "rack.yaml")
     assert rack.access.user == "me"
     assert rack.topology == "direct"
@@ -122,24 +94,24 @@ def test_machines_that_no_option_names_are_asked_for(tmp_path: Path, nodes: dict
     out = tmp_path / "new" / "folder" / "rack.yaml"
     more = ["--user", "me", "--key", str(key_file(tmp_path)), "--ssh-port", port, "--vendor", "asus"]
     person = Person("init", "--out", str(out), "--switch", "-", *more, program=(sys.executable, "-c", NEAR))
-    person.answers("is office-mac (127.0.89.9) a node of this rack?", "n")
-    person.answers("is spark1 (127.0.89.11) a node of this rack?", "y" if right else "n")
+    person.answer("is office-mac (127.0.89.9) a node of this rack?", "n")
+    person.answer("is spark1 (127.0.89.11) a node of this rack?", "y" if right else "n")
     if not right:
-        person.answers("the first node, as ADDRESS or NAME=ADDRESS:", "spark1=ten")
-        person.answers("the first node, as ADDRESS or NAME=ADDRESS:", "127.0.89.11")
+        person.answer("the first node, as ADDRESS or NAME=ADDRESS:", "spark1=ten")
+        person.answer("the first node, as ADDRESS or NAME=ADDRESS:", "127.0.89.11")
         assert "ten is not an IPv4 address" in person.shown
-    person.answers("another node, as ADDRESS or NAME=ADDRESS; - for none [-]:", "")
-    person.answers("are these the host keys of spark1", "y")
-    person.answers("Also hold the driver", "")
-    assert person.ends() == 0, person.shown
+    person.answer("another node, as ADDRESS or NAME=ADDRESS; - for none [-]:", "")
+    person.answer("are these the host keys of spark1", "y")
+    person.answer("Also hold the driver", "")
+    assert person.finish() == 0, person.shown
     assert list(load(out).nodes) == ["spark1"]
     assert (out.parent / "known_hosts").exists()
 
 
 def test_a_no_to_a_host_key_ends_it_with_nothing_written(tmp_path: Path, nodes: dict[str, ShellNode]) -> None:
     person = Person(*words(tmp_path, nodes), "--user", "me", "--key", str(key_file(tmp_path)))
-    person.answers("are these the host keys of", "n")
-    assert person.ends() == 1
+    person.answer("are these the host keys of", "n")
+    assert person.finish() == 1
     assert "its host key was not confirmed; nothing was written" in person.shown
     assert not (tmp_path / "rack.yaml").exists()
     assert not (tmp_path / "known_hosts").exists()
@@ -152,9 +124,9 @@ def test_a_no_to_the_difference_leaves_the_file(tmp_path: Path, nodes: dict[str,
     keys.write_text("".join(f"{name} {node.host_key.fingerprint}\n" for name, node in nodes.items()))
     more = ["--user", "me", "--key", str(key_file(tmp_path)), "--host-keys", str(keys)]
     person = Person(*words(tmp_path, nodes), *more)
-    person.answers("Also hold the driver", "n")
-    person.answers("write over", "n")
-    assert person.ends() == 1
+    person.answer("Also hold the driver", "n")
+    person.answer("write over", "n")
+    assert person.finish() == 1
     assert "-rack: mine" in person.shown
     assert (tmp_path / "rack.yaml").read_text() == "rack: mine\n"
 
@@ -176,14 +148,14 @@ def first_evening(desk: Path, nodes: dict[str, ShellNode]) -> Person:
     # Without SPARKRACK_WITHIN of the tests it prints its next step.
     environment = {"HOME": home, "SPARKRACK_WITHIN": ""}
     person = Person("init", "--ssh-port", port, program=program, folder=desk, columns=80, **environment)
-    person.answers("is spark1 (127.0.89.11) a node of this rack? [Y/n]:", "")
-    person.answers("is spark2 (127.0.89.12) a node of this rack? [Y/n]:", "")
-    person.answers("another node, as ADDRESS or NAME=ADDRESS; - for none [-]:", "")
-    person.answers("address of the switch; - for none [-]:", "")
-    person.answers("user that the nodes accept [ops]:", "")
-    person.answers("key that they accept [~/.ssh/id_ed25519]:", "")
-    person.answers("are these the host keys of spark1, as its console shows them? [y/N]:", "y")
-    person.answers("are these the host keys of spark2, as its console shows them? [y/N]:", "y")
+    person.answer("is spark1 (127.0.89.11) a node of this rack? [Y/n]:", "")
+    person.answer("is spark2 (127.0.89.12) a node of this rack? [Y/n]:", "")
+    person.answer("another node, as ADDRESS or NAME=ADDRESS; - for none [-]:", "")
+    person.answer("address of the switch; - for none [-]:", "")
+    person.answer("user that the nodes accept [ops]:", "")
+    person.answer("key that they accept [~/.ssh/id_ed25519]:", "")
+    person.answer("are these the host keys of spark1, as its console shows them? [y/N]:", "y")
+    person.answer("are these the host keys of spark2, as its console shows them? [y/N]:", "y")
     return person
 
 
@@ -209,8 +181,8 @@ def test_two_sparks_and_enter_are_a_rack_of_ten_lines_that_holds_what_was_read(
     desk: Path, nodes: dict[str, ShellNode]
 ) -> None:
     person = first_evening(desk, nodes)
-    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "")
-    assert person.ends() == 0, person.shown
+    person.answer("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "")
+    assert person.finish() == 0, person.shown
     assert person.shown.rstrip().endswith("Next, from this file to a verified rack: sparkrack up")
     port = next(iter(nodes.values())).port
     assert lines_of(desk) == [
@@ -236,13 +208,13 @@ def test_the_cable_between_two_sparks_that_let_no_one_in_yet_is_asked_for(
     for node in nodes.values():
         node.sudo = False
     person = first_evening(desk, nodes)
-    person.answers(ACCOUNT, "nvidia")
-    person.answers(PROMPT, "typed")
-    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "2")
-    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "0")
-    person.answers("port of spark2 that has it [1]:", "")
-    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
-    assert person.ends() == 0, person.shown
+    person.answer(ACCOUNT, "nvidia")
+    person.answer(PROMPT, "typed")
+    person.answer("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "2")
+    person.answer("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "0")
+    person.answer("port of spark2 that has it [1]:", "")
+    person.answer("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
+    assert person.finish() == 0, person.shown
     assert "2 is not a port of a node; write 0 or 1" in person.shown
     assert "spark1: not read: sshd takes no passwords, only publickey" in person.shown
     assert "  driver    held as it is installed, against updates" in person.shown
@@ -272,11 +244,11 @@ def test_nodes_from_the_factory_are_read_by_one_password(desk: Path, nodes: dict
         file = node.folder / "timedatectl-time-servers"
         file.write_text("SystemNTPServers=10.77.0.1\nFallbackNTPServers=ntp.ubuntu.com\n")
     person = first_evening(desk, nodes)
-    person.answers(ACCOUNT, "nvidia")
-    person.answers(PROMPT, "not it")
-    person.answers(PROMPT, PASSWORD)
-    person.answers(HELD, "")
-    assert person.ends() == 0, person.shown
+    person.answer(ACCOUNT, "nvidia")
+    person.answer(PROMPT, "not it")
+    person.answer(PROMPT, PASSWORD)
+    person.answer(HELD, "")
+    assert person.finish() == 0, person.shown
     assert "spark1: does not take the password of nvidia" in person.shown
     assert "  time      from 10.77.0.1, which spark1, spark2 have" in person.shown
     assert lines_of(desk)[2:] == [
@@ -301,12 +273,12 @@ def test_enter_instead_of_a_password_reads_no_node(desk: Path, nodes: dict[str, 
     for node in nodes.values():
         node.take_password(PASSWORD)
     person = first_evening(desk, nodes)
-    person.answers(ACCOUNT, "nvidia")
-    person.answers(PROMPT, "")
-    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
-    person.answers("port of spark2 that has it [1]:", "")
-    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "")
-    assert person.ends() == 0, person.shown
+    person.answer(ACCOUNT, "nvidia")
+    person.answer(PROMPT, "")
+    person.answer("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
+    person.answer("port of spark2 that has it [1]:", "")
+    person.answer("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "")
+    assert person.finish() == 0, person.shown
     assert (
         "spark1, spark2: not read: no version of their driver and no time server of theirs is offered" in person.shown
     )
@@ -318,14 +290,14 @@ def test_three_passwords_are_typed_at_most(desk: Path, nodes: dict[str, ShellNod
     for node, password in zip(nodes.values(), (PASSWORD, "another"), strict=True):
         node.take_password(password)
     person = first_evening(desk, nodes)
-    person.answers(ACCOUNT, "nvidia")
-    person.answers(PROMPT, PASSWORD)
-    person.answers(PROMPT, "wrong 1")
-    person.answers(PROMPT, "wrong 2")
-    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
-    person.answers("port of spark2 that has it [1]:", "")
-    person.answers("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
-    assert person.ends() == 0, person.shown
+    person.answer(ACCOUNT, "nvidia")
+    person.answer(PROMPT, PASSWORD)
+    person.answer(PROMPT, "wrong 1")
+    person.answer(PROMPT, "wrong 2")
+    person.answer("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
+    person.answer("port of spark2 that has it [1]:", "")
+    person.answer("Also hold the driver, set time servers, record a black box and watch? [Y/n]:", "n")
+    assert person.finish() == 0, person.shown
     assert "spark2: not read: 3 passwords were wrong there; no more are tried" in person.shown
     assert "no version is offered: could not be read: spark2" in person.shown
     _, second = nodes.values()
@@ -336,8 +308,8 @@ def test_a_node_that_takes_keys_only_is_not_asked_for_a_password(desk: Path, nod
     for node in nodes.values():
         node.keys_accepted = False
     person = first_evening(desk, nodes)
-    person.answers("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
-    person.answers("port of spark2 that has it [1]:", "")
-    person.answers("Also hold the driver", "n")
-    assert person.ends() == 0, person.shown
+    person.answer("port of spark1 that has the cable to spark2; 0 is next to the RJ45 [1]:", "")
+    person.answer("port of spark2 that has it [1]:", "")
+    person.answer("Also hold the driver", "n")
+    assert person.finish() == 0, person.shown
     assert "password" not in person.shown

@@ -85,14 +85,6 @@ def test_a_trap_is_reported(client: NpmClient, words: list[str], message: str) -
     assert raised.value.message.removeprefix("RouterOS Error: ") == message
 
 
-def test_words_at_every_length_edge(client: NpmClient) -> None:
-    head = "=message="
-    for size in (0x7F, 0x80, 0x3FFF, 0x4000):
-        text = "x" * (size - len(head))
-        client.write("/log/info", head + text)
-        assert {row["message"] for row in client.write("/log/print", f"?message={text}")} == {text}, size
-
-
 @pytest.mark.parametrize(("package", "code"), [(NODE, "CANTLOGIN"), (MIKRO, None)])
 def test_a_wrong_password_is_refused(shared: Crs812Process, npm: Open, package: str, code: str | None) -> None:
     with pytest.raises(ClientError, match=r"(?i)user ?name or password") as raised:
@@ -114,37 +106,10 @@ def test_a_client_that_begins_with_a_bare_login_reads(shared: Crs812Process, npm
         client.write("/interface/fibre/print")
 
 
-def test_that_client_is_refused_for_a_wrong_password(shared: Crs812Process, npm: Open) -> None:
-    with pytest.raises(ClientError, match="invalid user name or password"):
-        npm(ROS, shared, password="wrong")
-
-
-def test_a_command_before_login_is_fatal(shared: Crs812Process, npm: Open) -> None:
-    stranger = npm(MIKRO, shared, user="")
-    with pytest.raises(ClientError, match=r"^RouterOS Fatal Error: not logged in$"):
-        stranger.write("/system/identity/print")
-
-
-def test_a_proplist_chooses_the_fields(node: NpmClient) -> None:
-    rows = node.write(f"{ETHERNET}/print", "=.proplist=name,mtu", "?name=ether1", "?name=sfp56-1", "?#|")
-    assert rows == [{"name": "ether1", "mtu": "1500"}, {"name": "sfp56-1", "mtu": "1500"}]
-
-
-def test_add_returns_the_id(node: NpmClient) -> None:
-    (answer,) = node.write(f"{BRIDGE}/add", "=name=second")
-    assert names(node.write(f"{BRIDGE}/print", f"?.id={answer['ret']}")) == ["second"]
-    assert node.write(f"{BRIDGE}/remove", f"=.id={answer['ret']}") == []
-
-
 def test_commands_run_side_by_side(node: NpmClient) -> None:
     wanted = [f"sfp56-{number}" for number in range(1, 9)]
     prints = [[f"{ETHERNET}/print", "=.proplist=name", f"?name={name}"] for name in wanted]
     assert [names(rows) for rows in node.together(*prints)] == [[name] for name in wanted]
-
-
-def test_a_list_is_monitored_once(node: NpmClient) -> None:
-    rows = node.write(f"{ETHERNET}/monitor", "=numbers=ether1,qsfp56-dd-1-1", "=once=")
-    assert names(rows) == ["ether1", "qsfp56-dd-1-1"]
 
 
 def test_a_stream_is_cancelled_and_the_connection_goes_on(shared: Crs812Process, node: NpmClient) -> None:
@@ -157,17 +122,6 @@ def test_a_stream_is_cancelled_and_the_connection_goes_on(shared: Crs812Process,
     assert len(rows) >= 3
     until(lambda: ends() == [*before, "trap: interrupted"])
     assert node.write("/system/identity/print") == [{"name": "MikroTik"}]
-
-
-def test_after_a_trap_the_connection_goes_on(node: NpmClient) -> None:
-    with pytest.raises(ClientError, match="no such command"):
-        node.write(f"{ETHERNET}/explode")
-    assert node.write("/system/identity/print") == [{"name": "MikroTik"}]
-
-
-def test_quit_closes(node: NpmClient) -> None:
-    with pytest.raises(ClientError, match="closed by the switch"):
-        node.write("/quit")
 
 
 def test_text_is_kept_as_its_bytes(shared: Crs812Process, npm: Open) -> None:
@@ -190,11 +144,6 @@ def test_a_client_that_leaves_gives_up_safe_mode(crs812: Crs812Process, npm: Ope
     assert names(other.write("/system/identity/print")) == ["changed"]
     assert holder.close() == 0
     until(lambda: names(other.write("/system/identity/print")) == ["MikroTik"])
-
-
-@pytest.mark.parametrize("version", ["7.17.2", "7.24.6 (long-term)"])
-def test_nothing_found_is_not_a_row(make_switch: MakeSwitch, npm: Open, version: str) -> None:
-    assert npm(MIKRO, make_switch(version=version)).write(f"{ETHERNET}/print", "?name=none") == []
 
 
 def test_node_routeros_finds_nothing_before_7_18(make_switch: MakeSwitch, npm: Open) -> None:

@@ -60,7 +60,6 @@ def test_it_ends_cleanly_whatever_is_going_on(crs812: Crs812Process, connect: Co
     crs812.control({"op": "fault", "kind": "delay", "match": "/interface/bridge", "seconds": 60})
     client.send("/interface/ethernet/monitor", "=numbers=ether1", "=interval=20ms", ".tag=m")
     client.send("/interface/bridge/print", ".tag=slow")
-    client.send("/system/scheduler/listen", ".tag=l")
     assert client.read()[:2] == ["!re", ".tag=m"]
     assert crs812.stop() == 0
     assert one(connect(crs812.start()), "/system/identity")["name"] == "MikroTik"

@@ -183,12 +183,11 @@ def test_a_terminal_shows_the_step_of_the_switch(restorer: Restorer) -> None:
         screen.until(r"restore the switch, \d+ s: 0 of 1 hosts done\x1b")
         screen.until("crs812  waiting for links after ")
         screen.until_later("restore the switch")
-        screen.read_all()
-        assert screen.process.wait(60) == 0, screen.seen
+        assert screen.finish() == 0, screen.shown
     phases = ("read the switch, ", "take the lock of the rack, ", "restore the switch, ")
-    assert sorted(phases, key=screen.seen.index) == list(phases)
-    assert f"{ERASED}crs812: spark1, which stores the lock of the rack, is unreachable: " in screen.seen
-    assert screen.seen.rindex(ERASED) > screen.seen.rindex("restore the switch")
+    assert sorted(phases, key=screen.shown.index) == list(phases)
+    assert f"{ERASED}crs812: spark1, which stores the lock of the rack, is unreachable: " in screen.shown
+    assert screen.shown.rindex(ERASED) > screen.shown.rindex("restore the switch")
     assert screen.out.endswith("crs812: the switch is as in the backup\n")
     assert "restore the switch" not in screen.out
 

@@ -13,7 +13,7 @@ from lab.routeros_emulator.menus import MENUS
 from tests.emulator.in_process_device import Bench
 
 #: Words of the API itself; a console and so its command tree has others for them.
-API_VERBS = {"getall", "listen"}
+API_VERBS = {"getall"}
 TREE_VERSION = (7, 23)
 WRITABLE = [menu for menu in MENUS if {"add", "set"} & (menu.verbs | set(menu.actions))]
 

@@ -155,18 +155,6 @@ def test_a_stream_without_tag_ends_with_a_plain_cancel(raw: RawClient) -> None:
     assert ["!trap", "=category=2", "=message=interrupted"] in answers
 
 
-def test_listen_tells_changes_and_removals(raw: RawClient) -> None:
-    raw.send("/system/scheduler/listen", ".tag=l")
-    raw.send("/system/scheduler/add", "=name=probe", "=interval=5m", ".tag=a")
-    raw.send("/system/scheduler/remove", "=numbers=probe", ".tag=r")
-    answers = [raw.read() for _ in range(4)]
-    (added, removed) = [attributes(answer) for answer in answers if answer[:2] == ["!re", ".tag=l"]]
-    (made,) = [attributes(answer)["ret"] for answer in answers if answer[:2] == ["!done", ".tag=a"]]
-    assert (added[".id"], added["name"], added["interval"]) == (made, "probe", "5m")
-    assert removed == {".id": made, ".dead": "true"}
-    raw.send("/cancel", "=tag=l")
-
-
 @pytest.mark.parametrize(
     ("version", "reported"), [("7.24.6 (long-term)", True), ("7.24rc4", True), ("7.18", True), ("7.17.2", False)]
 )

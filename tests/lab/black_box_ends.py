@@ -7,7 +7,6 @@ docs/evidence/blackbox-acceptance.md describes what is done. Needs root.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -20,8 +19,7 @@ from typing import Any
 
 from lab.namespace import alive
 from tests.lab import black_box
-from tests.lab.black_box_kills import FRESH, NODE, NODES, wait_for, write_table
-from tests.lab.converged import converged
+from tests.lab.black_box_kills import FRESH, NODE, NODES, armed_rack, make_parser, read, wait_for, write_table
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 RECORD, SCHEMA = REPOSITORY / "docs/bench/black-box-ends.json", "sparkrack.black-box-ends/1"
@@ -141,24 +139,12 @@ ENDS: Mapping[str, End] = {
 
 def main(words: Sequence[str]) -> int:
     """Run the program; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="black_box_ends", description="End boots, and judge each.")
-    parser.add_argument("--again", action="store_true", help="begin a new record")
-    parser.add_argument("--record", type=Path, default=RECORD, help="JSON of each end; further ones are added")
-    parser.add_argument("--folder", type=Path, default=REPOSITORY / ".lab-kills", help="folder of the virtual rack")
-    parser.add_argument("--docs", action="store_true", help="renew the table of docs/evidence/blackbox-acceptance.md")
+    parser = make_parser("black_box_ends", "End boots, and judge each.", RECORD)
     given = parser.parse_args(words)
-    found: list[EndRecord] = [] if given.again or not given.record.exists() else read(given.record)
-    left = {name: end.times - sum(one["end"] == name for one in found) for name, end in ENDS.items()}
-    if any(left.values()):
-        if os.geteuid():
-            parser.error("needs root, for the virtual rack")
-        rack = VirtualRack(given.folder.resolve(), NODES)
-        try:
-            converged(rack.folder, NODES)
-            with black_box.section(rack) as file:
-                fill(rack, file, found, given.record)
-        finally:
-            rack.lab("down")
+    found: list[EndRecord] = [] if given.again or not given.record.exists() else read(given.record, SCHEMA, "ends")
+    if any(end.times > sum(one["end"] == name for one in found) for name, end in ENDS.items()):
+        with armed_rack(parser, given.folder) as (rack, file):
+            fill(rack, file, found, given.record)
     if given.docs:
         write_table("ends", table(found))
     return 0
@@ -171,14 +157,6 @@ def fill(rack: VirtualRack, file: Path, found: list[EndRecord], record: Path) ->
             found.append(judged(rack, file, name))
             record.write_text(json.dumps({"schema": SCHEMA, "ends": found}, indent=1) + "\n")
             print(json.dumps(found[-1]), flush=True)
-
-
-def read(record: Path) -> list[EndRecord]:
-    """The ends of a record."""
-    found = json.loads(record.read_text())
-    assert found["schema"] == SCHEMA, f"{record}: not {SCHEMA}"
-    ends: list[EndRecord] = found["ends"]
-    return ends
 
 
 def judged(rack: VirtualRack, file: Path, name: str) -> EndRecord:

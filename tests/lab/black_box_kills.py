@@ -21,7 +21,8 @@ import secrets
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -112,15 +113,35 @@ Kill = dict[str, Any]
 T = TypeVar("T")
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the program; returns its exit code."""
-    parser = argparse.ArgumentParser(prog="black_box_kills", description="Kill a node, and measure its witnesses.")
-    parser.add_argument("--kills", type=int, default=10, help="kills that the record has in the end (%(default)s)")
-    parser.add_argument("--starved", action="store_true", help="kill a starved node; --kills of each kind")
+def make_parser(program: str, about: str, record: Path | None) -> argparse.ArgumentParser:
+    """The options of a program that ends boots and adds to a record."""
+    parser = argparse.ArgumentParser(prog=program, description=about)
     parser.add_argument("--again", action="store_true", help="begin a new record")
-    parser.add_argument("--record", type=Path, help="JSON of each kill; further ones are added")
+    parser.add_argument("--record", type=Path, default=record, help="JSON of each; further ones are added")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".lab-kills", help="folder of the virtual rack")
     parser.add_argument("--docs", action="store_true", help="renew the table of docs/evidence/blackbox-acceptance.md")
+    return parser
+
+
+@contextmanager
+def armed_rack(parser: argparse.ArgumentParser, folder: Path) -> Iterator[tuple[VirtualRack, Path]]:
+    """A virtual rack, and its rack file with a black box, applied. The lab is gone afterwards."""
+    if os.geteuid():
+        parser.error("needs root, for the virtual rack")
+    rack = VirtualRack(folder.resolve(), NODES)
+    try:
+        converged(rack.folder, NODES)
+        with black_box.section(rack) as file:
+            yield rack, file
+    finally:
+        rack.lab("down")
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the program; returns its exit code."""
+    parser = make_parser("black_box_kills", "Kill a node, and measure its witnesses.", None)
+    parser.add_argument("--kills", type=int, default=10, help="kills that the record has in the end (%(default)s)")
+    parser.add_argument("--starved", action="store_true", help="kill a starved node; --kills of each kind")
     given = parser.parse_args(words)
     record = given.record or (STARVED_RECORD if given.starved else RECORD)
     found: list[Kill] = [] if given.again or not record.exists() else read(record)
@@ -128,18 +149,11 @@ def main(words: Sequence[str]) -> int:
         kind for kind in (STARVE if given.starved else ("",)) for _ in range(given.kills - _count_kills(found, kind))
     ]
     if kinds:
-        if os.geteuid():
-            parser.error("needs root, for the virtual rack")
-        rack = VirtualRack(given.folder.resolve(), NODES)
-        try:
-            converged(rack.folder, NODES)
-            with black_box.section(rack) as file:
-                for kind in kinds:
-                    found.append(kill(rack, file, kind)[0])
-                    record.write_text(json.dumps({"schema": SCHEMA, "kills": found}, indent=1) + "\n")
-                    print(json.dumps(found[-1]), flush=True)
-        finally:
-            rack.lab("down")
+        with armed_rack(parser, given.folder) as (rack, file):
+            for kind in kinds:
+                found.append(kill(rack, file, kind)[0])
+                record.write_text(json.dumps({"schema": SCHEMA, "kills": found}, indent=1) + "\n")
+                print(json.dumps(found[-1]), flush=True)
     if given.docs:
         write_table(*(("starved", starved_table(found)) if given.starved else ("kills", table(found))))
     return 0
@@ -157,12 +171,12 @@ def write_table(name: str, text: str) -> None:
     PAGE.write_text(page[:begin] + text + page[page.index(END, begin) :])
 
 
-def read(record: Path) -> list[Kill]:
-    """The kills of a record."""
+def read(record: Path, schema: str = SCHEMA, key: str = "kills") -> list[dict[str, Any]]:
+    """The entries of a record."""
     found = json.loads(record.read_text())
-    assert found["schema"] == SCHEMA, f"{record}: not {SCHEMA}"
-    kills: list[Kill] = found["kills"]
-    return kills
+    assert found["schema"] == schema, f"{record}: not {schema}"
+    entries: list[dict[str, Any]] = found[key]
+    return entries
 
 
 def table(kills: Sequence[Kill]) -> str:

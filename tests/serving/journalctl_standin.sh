@@ -7,6 +7,7 @@ show() { sed -E '/^sparkrack-memory-guard: /!s/^/kernel: /; s/^/1.5 /'; }
 for last; do :; done
 case " $* " in
     *" --dmesg "*" --lines=1 "*) [ "$(lines "$1")" -eq 0 ] || echo "__CURSOR=$(lines "$1")" ;;
+    *" --dmesg "*" --cursor="*) echo "__CURSOR=${last#--cursor=}" ;;
     *" --dmesg "*" --after-cursor="*) tail -n "+$((${last#--after-cursor=} + 1))" "$1" | show ;;
     *" --dmesg "*" --output=short-unix "*) [ ! -e "$1" ] || show < "$1" ;;
     *" --dmesg "*) [ ! -e "$1" ] || cat "$1" ;;

@@ -614,12 +614,29 @@ def test_a_rank_that_is_empty_is_stopped_and_the_kernel_is_asked_why(tmp_path: P
     (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
     lone = LoneAgent(tmp_path, tmp_path / "cgroups")
     asked = f"--dmesg --no-pager --output=short-unix --no-hostname {after}"
-    lone.journal.write_text(f'case "$*" in "{asked}") echo "1.5 kernel: NVRM: Xid (PCI:1): 79, x" ;; esac\n')
+    there = f'"--dmesg --no-pager --output=export --output-fields=_BOOT_ID --cursor={cursor}") echo "__CURSOR={cursor}"'
+    lone.journal.write_text(f'case "$*" in {there} ;; "{asked}") echo "1.5 kernel: NVRM: Xid (PCI:1): 79, x" ;; esac\n')
     lone.agent.record = serve_agent.RankRecord("boot1", 5, running=True, invocation="abc", started=12.5, cursor=cursor)
     lone.agent._obey_order("stop", 5)
     saved = json.loads((tmp_path / "state/qwen.rank.json").read_text())
     assert (saved["running"], saved["invocation"], saved["generation"]) == (False, "", 5)
     assert saved["kernel"] == "the kernel logged: NVRM: Xid (PCI:1): 79, x"
+
+
+@needs_journal
+def test_a_fault_is_seen_although_the_log_has_lost_all_lines_before_it(lone: LoneAgent, tmp_path: Path) -> None:
+    """By the real journalctl: that of systemd 252 does not show the line that is nearest to a cursor that is gone."""
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+    before, after = KernelJournal(tmp_path / "before"), KernelJournal(tmp_path / "after")
+    before.log("Linux version 7.0.0", 1_764_230_000)
+    lone.journal.write_text(before.reader)
+    lone.agent._begin_rank(1)
+    assert lone.agent.record.cursor
+    lone.journal.write_text(after.reader)
+    after.log("NVRM: Xid (PCI:1): 79, x", 1_764_230_001)
+    after.log("a line", 1_764_230_002)
+    assert lone.agent._kernel_fault() == "the kernel logged: NVRM: Xid (PCI:1): 79, x"
 
 
 @pytest.mark.parametrize(("answer", "cursor"), [("echo __CURSOR=s=1; echo MESSAGE=x", "s=1"), ("", ""), ("exit 1", "")])
@@ -629,7 +646,8 @@ def test_the_newest_line_of_the_kernel_is_remembered_when_a_rank_begins(
     """A clock that is set back while the rank runs then hides no fault. A log that does not answer keeps no rank from
     its start: it is asked again at the end of the rank.
     """
-    lone.journal.write_text(f'case "$*" in "--dmesg --no-pager --output=export --lines=1") {answer or ":"} ;; esac\n')
+    asked = '"--dmesg --no-pager --output=export "*" --lines=1"'
+    lone.journal.write_text(f'case "$*" in {asked}) {answer or ":"} ;; esac\n')
     lone.agent._begin_rank(3)
     saved = json.loads(Path(lone.agent._path).read_text())
     assert (saved["generation"], saved["running"], saved["cursor"]) == (3, True, cursor)

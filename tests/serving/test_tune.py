@@ -59,7 +59,7 @@ def test_the_screen_has_a_line_a_step_and_the_log_has_the_rest(tuned: TuneRack) 
         *("as declared, again", *start, ready),
         *(f"{KEY}={BETTER}", *start, *measured, rf"  kept: \+{number} %, where the runs before differ by {number} %"),
         *(f"{KEY}=unapplied", "  the plan: 2 hosts, 4 changes", "  spark2: no space left on device"),
-        r"  failed: end: apply failed \(exit 1\); unit toy is down",
+        r"  failed: end: apply failed \(exit 1\): .*; spark2: no space left on device; unit toy is down",
         *("as declared, again", *start, ready),
     ]
     assert len(shown) == len(wanted), output
@@ -68,10 +68,25 @@ def test_the_screen_has_a_line_a_step_and_the_log_has_the_rest(tuned: TuneRack) 
     ledger = tuned.ledger()
     log = ledger.path.with_suffix(".log").read_text()
     assert f"log: {ledger.path.with_suffix('.log')}" in output
-    assert log.count("the plan: 2 hosts, 4 changes") == 6
+    assert log.splitlines().count("the plan: 2 hosts, 4 changes") == 6
     assert "toy: stopping: the answer is '" in log
     assert "toy: draining: asked to stop" in log
     assert "it computes for others" not in output, "the measurement before was this run's own"
+
+
+def test_a_value_is_tried_again_where_a_node_gave_no_answer_before_the_start(tuned: TuneRack) -> None:
+    code, output = finished(tuned.tune("--try", f"{KEY}=silent"))
+    assert code == 1, output
+    assert tuned.verdicts() == {"": ("baseline", ""), "silent": ("unknown", "")}, output
+    assert (
+        "apply failed (exit 1): the plan: 2 hosts, 4 changes; spark2: no answer; unit toy is down; spark2: " in output
+    )
+    assert f"{KEY}=silent: is tried again by --resume" in output
+    tuned.whole_with(DECLARED)
+    code, output = finished(tuned.tune("--resume"))
+    assert code == 0, output
+    assert tuned.verdicts()["silent"] == ("kept", ""), "the engine takes no time for a value that is not a number"
+    tuned.whole_with("silent")
 
 
 def test_a_fault_of_a_gpu_ends_all_trials(tuned: TuneRack) -> None:

@@ -31,6 +31,11 @@ DECLARED, BETTER, WORSE = "0.5", "0.05", "1"
 SSH = """\
 #!/bin/sh
 export NODE="$NODES/$3" PATH="$NODES/tools:$PATH"
+if [ -e "$NODE/silent" ]; then
+    touch "$NODE/refused"
+    exit 255
+fi
+echo $$ >> "$NODE/connections"
 sed -u "s#/etc/sparkrack/serve#$NODE/etc#g; s#/etc/systemd/system#$NODE/etc#g; s#{folder}#$NODES/programs#g
 s#/var/lib/sparkrack/serve#$NODE/state#g; s#/run/sparkrack#$NODE/run#g; s#/tmp/sparkrack-bench#$NODE/bench#g
 s#/proc/meminfo#$NODE/meminfo#g" |
@@ -58,7 +63,7 @@ PYTHON = """\
 case $2 in "import importlib.metadata"*) echo 0.19.1 ;; *) exec {python} "$@" ;; esac
 """
 APPLY = """\
-import os, pathlib, subprocess, sys
+import os, pathlib, signal, subprocess, sys, time
 from core.model import load
 from serving.options import served_units
 top, prefix, words = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
@@ -66,6 +71,18 @@ environment = served_units(load(words[words.index("--rack") + 1]))["toy"].env
 print("the plan: 2 hosts, 4 changes", flush=True)
 if environment["STANDIN_TUNED"] == "unapplied":
     sys.exit("spark2: no space left on device")
+if environment["STANDIN_TUNED"] == "silent" and not (top / "spark2/refused").exists():
+    (top / "spark2/silent").touch()
+    for shell in (top / "spark2/connections").read_text().split():
+        listed = pathlib.Path("/proc", shell, "task", shell, "children")
+        for process in listed.read_text().split() if listed.exists() else ():
+            os.kill(int(process), signal.SIGKILL)
+    for _ in range(600):
+        if (top / "spark2/refused").exists():
+            break
+        time.sleep(0.1)
+    (top / "spark2/silent").unlink()
+    sys.exit("spark2: no answer")
 for number, node in enumerate(("spark1", "spark2")):
     etc = top / node / "etc"
     (etc / "toy.pending").touch()

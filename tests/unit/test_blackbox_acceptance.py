@@ -49,7 +49,9 @@ def test_the_tables_are_those_of_the_records() -> None:
     check("docs/evidence/blackbox-acceptance.md", "kills", table(read(RECORD)))
     check("docs/evidence/blackbox-acceptance.md", "starved", starved_table(read(STARVED_RECORD)))
     check(
-        "docs/evidence/blackbox-acceptance.md", "ends", black_box_ends.table(black_box_ends.read(black_box_ends.RECORD))
+        "docs/evidence/blackbox-acceptance.md",
+        "ends",
+        black_box_ends.table(read(black_box_ends.RECORD, black_box_ends.SCHEMA, "ends")),
     )
 
 
@@ -57,7 +59,7 @@ def test_each_record_is_whole() -> None:
     """Ten kills, five of each kind of a starved node, and each end as often as it is to be done."""
     assert len(read(RECORD)) >= 10
     assert Counter(one["starved"] for one in read(STARVED_RECORD)) == dict.fromkeys(black_box_kills.STARVE, 5)
-    done = Counter(one["end"] for one in black_box_ends.read(black_box_ends.RECORD))
+    done = Counter(one["end"] for one in read(black_box_ends.RECORD, black_box_ends.SCHEMA, "ends"))
     assert done == {name: end.times for name, end in black_box_ends.ENDS.items()}
 
 

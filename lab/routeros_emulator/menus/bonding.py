@@ -66,7 +66,7 @@ def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
 BONDING = EmulatedMenu(
     PATH,
     FIELDS,
-    verbs=FULL | {"unset", "listen"},
+    verbs=FULL | {"unset"},
     named_by="name",
     unique=((("name",), "already have interface with such name"),),
     pool="interface",

@@ -151,7 +151,7 @@ def _check_port(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | No
 BRIDGE = EmulatedMenu(
     BRIDGE_PATH,
     BRIDGE_FIELDS,
-    verbs=FULL | {"unset", "listen"},
+    verbs=FULL | {"unset"},
     named_by="name",
     unique=((("name",), "already have interface with such name"),),
     pool="interface",
@@ -164,7 +164,7 @@ BRIDGE = EmulatedMenu(
 BRIDGE_PORT = EmulatedMenu(
     PORT_PATH,
     PORT_FIELDS,
-    verbs=FULL | {"unset", "listen"},
+    verbs=FULL | {"unset"},
     named_by="interface",
     unique=((("interface",), "device already added as bridge port"),),
     first_id=0,

@@ -73,7 +73,7 @@ def _check_row(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | Non
 BRIDGE_VLAN = EmulatedMenu(
     VLAN,
     FIELDS,
-    verbs=FULL | {"listen"},
+    verbs=FULL,
     show=_show_row,
     dynamic=_list_dynamic_vlans,
     check=_check_row,

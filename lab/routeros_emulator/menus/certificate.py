@@ -203,7 +203,7 @@ async def _stream_signing(call: Call, row: EmulatedRow, name: str, issuer: tuple
 CERTIFICATE = EmulatedMenu(
     PATH,
     FIELDS,
-    verbs=(FULL | {"unset", "listen"}) - {"enable", "disable"},
+    verbs=(FULL | {"unset"}) - {"enable", "disable"},
     unsets=frozenset(),
     named_by="name",
     unique=((("name",), "certificate with the same name already exists"),),

@@ -135,7 +135,7 @@ def _check_row(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | Non
 ETHERNET = EmulatedMenu(
     PATH,
     FIELDS,
-    verbs=SWITCHABLE | {"unset", "listen"},
+    verbs=SWITCHABLE | {"unset"},
     named_by="name",
     unique=((("name",), "already have interface with such name"),),
     pool="interface",

@@ -130,7 +130,7 @@ def _check_service(device: EmulatedDevice, row: EmulatedRow, old: EmulatedRow | 
 ADDRESS = EmulatedMenu(
     "/ip/address",
     ADDRESS_FIELDS,
-    verbs=FULL | {"listen"},
+    verbs=FULL,
     factory=_factory_addresses,
     show=_show_address,
     check=_check_address,
@@ -139,7 +139,7 @@ ADDRESS = EmulatedMenu(
 SERVICE = EmulatedMenu(
     "/ip/service",
     SERVICE_FIELDS,
-    verbs=SWITCHABLE | {"listen"},
+    verbs=SWITCHABLE,
     named_by="name",
     factory=_factory_services,
     dynamic=_list_connections,

@@ -23,7 +23,7 @@ PROFILE, MAP, PFC, TX_MANAGER = f"{QOS}/profile", f"{QOS}/map", f"{QOS}/priority
 #: The version that brought PFC, ECN, lossless traffic classes and automap to this chip.
 LOSSLESS = (7, 23)
 NAMED = ((("name",), "already have such entry"),)
-ROWS = FULL | {"unset", "listen"}
+ROWS = FULL | {"unset"}
 
 SETTINGS_FIELDS = (
     EmulatedField("multicast-buffers", Amount(), "auto"),
@@ -127,7 +127,7 @@ MONITOR = EmulatedMenu(QOS, verbs=frozenset(), rows=lambda _device: (), actions=
 SETTINGS = EmulatedMenu(
     f"{QOS}/settings",
     SETTINGS_FIELDS,
-    verbs=EDIT | {"listen"},
+    verbs=EDIT,
     singleton=True,
     factory=lambda _device: [defaults(SETTINGS_FIELDS)],
 )

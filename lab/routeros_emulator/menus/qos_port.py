@@ -68,7 +68,7 @@ def _reset_counters(call: Call) -> Reply:
 QOS_PORT = EmulatedMenu(
     f"{QOS}/port",
     FIELDS,
-    verbs=EDIT | {"unset", "listen"},
+    verbs=EDIT | {"unset"},
     named_by="name",
     factory=_factory_rows,
     show=_show_row,

@@ -85,7 +85,7 @@ QOS_TX_MANAGER = EmulatedMenu(
 TX_QUEUE = EmulatedMenu(
     QUEUE,
     QUEUE_FIELDS,
-    verbs=EDIT | {"listen"},
+    verbs=EDIT,
     first_id=0,
     factory=lambda _device: _make_queues("default"),
     show=_show_queue,

@@ -65,7 +65,7 @@ def _show_row(device: EmulatedDevice, row: EmulatedRow) -> Values:
 SCHEDULER_MENU = EmulatedMenu(
     SCHEDULER,
     FIELDS,
-    verbs=FULL | {"listen"},
+    verbs=FULL,
     named_by="name",
     unique=((("name",), "already have such entry"),),
     stamp=_stamp_owner,

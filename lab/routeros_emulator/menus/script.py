@@ -65,7 +65,7 @@ async def _wait_for_end(course: Course, wait: float | None) -> Stream:
 SCRIPT_MENU = EmulatedMenu(
     SCRIPT,
     FIELDS,
-    verbs=(FULL - {"enable", "disable"}) | {"listen"},
+    verbs=FULL - {"enable", "disable"},
     named_by="name",
     unique=((("name",), "already have such entry"),),
     stamp=lambda call: {"owner": call.client.user},

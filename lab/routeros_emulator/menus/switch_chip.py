@@ -31,7 +31,7 @@ def _force_offload(_device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow 
 SWITCH = EmulatedMenu(
     "/interface/ethernet/switch",
     FIELDS,
-    verbs=EDIT | {"unset", "listen"},
+    verbs=EDIT | {"unset"},
     named_by="name",
     first_id=0,
     factory=_factory_rows,

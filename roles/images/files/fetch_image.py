@@ -413,10 +413,13 @@ class Receiver:
             raise FetchError(f"{self.paths.archive}: {error.strerror}") from None
 
     def _load_archive(self) -> None:
-        """Let docker load the archive. Raises LoadError unless it has every layer then."""
+        """Let docker load the archive. Raises LoadError unless it has every layer then, FetchError when docker does not
+        answer: what has come is right, as far as is known."""
         with self.paths.archive.open("rb") as archive:
             done = subprocess.run(["docker", "load"], stdin=archive, stdout=subprocess.PIPE, text=True)
         print(done.stdout, end="", flush=True)
+        if done.returncode:
+            require_docker()
         # With containerd's store, docker load ends with 0 when it could not unpack the image.
         if done.returncode or "Error unpacking image" in done.stdout or layers_of(self.image) is None:
             raise LoadError("docker load does not accept the archive")

@@ -7,24 +7,8 @@ It reads what the roles of sparkrack leave on a node, asks systemd and the journ
 does not know what rack.yaml declares: the alerts compare. A part that cannot be read has no series, and
 sparkrack_node_metrics_unread names it.
 
-Standard library only, Python 3.10 or later. Exit codes: 0 written, 1 not written; the reason is on stderr. Series:
-
-    sparkrack_boot_clean                    1: the boot before ended with a shutdown, and nothing says otherwise; else 0
-    sparkrack_crash_records                 records of panics, by place: pstore (not archived), archive (by this boot)
-    sparkrack_blackbox_armed                1 for a part of the black box that is active now
-    sparkrack_journal_newest_timestamp_seconds, sparkrack_journal_received_timestamp_seconds (by sender)
-                                            newest entry of this node, and of each journal that it receives
-    sparkrack_netconsole_received_timestamp_seconds     last message of the kernel of each sender
-    sparkrack_certificate_expiry_timestamp_seconds      end of a certificate of the black box: node, ca
-    sparkrack_memory_guard_kill_timestamp_seconds       when the memory guard last ended containers, in this boot
-    sparkrack_bandwidth_bits_per_second, sparkrack_bandwidth_least_bits_per_second, sparkrack_bandwidth_record_current
-                                            the last measurement of a half to a peer, what is enough, and 1 while the
-                                            node has not booted and the carrier has not changed since
-    sparkrack_unit_state                    1 for the state of a unit that its coordinator on this node has recorded
-    sparkrack_unit_start_deadline_timestamp_seconds     until when a unit that starts may take to be ready
-    sparkrack_unit_start_phase_seconds      seconds of each known phase of the latest start of a unit
-    sparkrack_model_info                    digest of the files of a model that were verified and have not changed since
-    sparkrack_node_metrics_unread, sparkrack_node_metrics_timestamp_seconds
+Standard library only, Python 3.10 or later. Exit codes: 0 written, 1 not written; the reason is on stderr. HELP has
+the series.
 """
 
 from __future__ import annotations

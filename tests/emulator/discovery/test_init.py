@@ -137,10 +137,10 @@ def test_a_terminal_is_asked_about_reader_and_management(
     settled(site)
     monkeypatch.setenv("CRS", site.switch.password)
     person = Person(*site.words("init", *READY, "--user", "ops"))
-    person.answers("limit the services of crs812 to 127.0.0.0/8, the subnet of this machine? [Y/n]:", answer)
-    person.answers("declare a read-only user of crs812 for verify? [Y/n]:", answer)
-    person.answers("Also hold the driver", answer)
-    assert person.ends() == 0, person.shown
+    person.answer("limit the services of crs812 to 127.0.0.0/8, the subnet of this machine? [Y/n]:", answer)
+    person.answer("declare a read-only user of crs812 for verify? [Y/n]:", answer)
+    person.answer("Also hold the driver", answer)
+    assert person.finish() == 0, person.shown
     switch = site.rack.switches["crs812"]
     assert (switch.reader is not None, switch.management is not None) == (declared, declared)
     assert (site.rack.declared(DriverOptions) is not None) == declared

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparkrack.autopsy.evidence import CleanStop, DiskCounters, Evidence, LegNow, LinkChange, LogLine, Sample
+from sparkrack.autopsy.evidence import CleanStop, Evidence, LegNow, LinkChange, LogLine, Sample
 
 END = 1_795_000_000.0
 """The last sign of life of most of them."""
@@ -57,4 +57,5 @@ def back(after: float = 90.0, **found: Any) -> Evidence:
 
 
 MARK = CleanStop(END, "reboot")
-COLD, WARM = DiskCounters(1, 1), DiskCounters(0, 0)
+COLD, WARM = 1, 0
+"""How often the disk got its power."""

@@ -106,6 +106,14 @@ class Rack:
         thread.start()
         return thread
 
+    def ends(self, level: str, **reboots: Any) -> Result:
+        """Run a drill of the node, which boots again as `reboots` has it."""
+        thread = self.reboots(**reboots)
+        try:
+            return self.run(level, confirm=self.node)
+        finally:
+            thread.join()
+
 
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
@@ -118,9 +126,7 @@ def kept(rack: Rack) -> DrillResult:
 
 
 def test_a_panic_with_its_record(rack: Rack) -> None:
-    thread = rack.reboots(pstore=[{"text": PANIC}])
-    done = rack.run("panic")
-    thread.join()
+    done = rack.ends("panic", pstore=[{"text": PANIC}])
     assert done.exit_code == 0, done.output
     assert rack.done_to_it == "c"
     assert "spark2: drill panic passed: verdict panic: the kernel panicked: sysrq triggered crash" in done.output
@@ -134,9 +140,7 @@ def test_a_panic_with_its_record(rack: Rack) -> None:
 
 
 def test_a_panic_without_a_record_fails(rack: Rack) -> None:
-    thread = rack.reboots()
-    done = rack.run("panic")
-    thread.join()
+    done = rack.ends("panic")
     assert done.exit_code == 2
     assert "drill panic failed: verdict unknown: " in done.output
     assert done.output.splitlines()[-1].endswith("wanted panic")
@@ -145,9 +149,7 @@ def test_a_panic_without_a_record_fails(rack: Rack) -> None:
 
 def test_a_freeze_that_the_watchdog_ends(rack: Rack) -> None:
     line = {**FROZEN, "time": time.time() - 130}
-    thread = rack.reboots(journal={"first": 1, "last": 2, "lines": [line]})
-    done = rack.run("freeze")
-    thread.join()
+    done = rack.ends("freeze", journal={"first": 1, "last": 2, "lines": [line]})
     assert done.exit_code == 0, done.output
     assert rack.done_to_it == "freeze"
     assert kept(rack).verdict == "watchdog"
@@ -160,9 +162,7 @@ def test_a_node_that_is_to_die_is_silent_until_it_is_judged(rack: Rack) -> None:
     assert rack.run("mark").exit_code in (0, 2)
     assert silenced(rack.nodes.folder) == []
     rack.over = False
-    thread = rack.reboots(nvme={"unsafe_shutdowns": 3}, nvme_before={"unsafe_shutdowns": 2})
-    done = rack.run("reset")
-    thread.join()
+    done = rack.ends("reset", nvme={"unsafe_shutdowns": 3}, nvme_before={"unsafe_shutdowns": 2})
     assert "alerts are not silenced" not in done.output
     made = silenced(rack.nodes.folder)
     assert made[0] == 'drill reset of spark2: node=~"spark2"'
@@ -174,9 +174,7 @@ def test_a_node_that_is_to_die_is_silent_until_it_is_judged(rack: Rack) -> None:
     [({}, True), ({"marker": {"boot": BOOT, "time": 9.0, "target": "reboot"}}, False), ({"before": "c" * 32}, False)],
 )
 def test_a_reset_must_not_look_like_a_shutdown(rack: Rack, found: dict[str, Any], passed: bool) -> None:
-    thread = rack.reboots(**found)
-    done = rack.run("reset")
-    thread.join()
+    done = rack.ends("reset", **found)
     assert rack.done_to_it == "b"
     assert (done.exit_code, kept(rack).passed) == (0 if passed else 2, passed), done.output
 
@@ -191,9 +189,7 @@ def test_a_node_that_does_not_come_back(rack: Rack) -> None:
 def test_the_mark_and_the_file_systems_are_written_before_the_end(rack: Rack) -> None:
     sync = rack.folder / "nodes/bin/sync"
     sync.write_text('#!/bin/sh\ncat "$NODE/logged" "$NODE/kmsg" > "$NODE/synced"\n')
-    thread = rack.reboots()
-    rack.run("reset")
-    thread.join()
+    rack.ends("reset")
     folder = rack.folder / "nodes/spark2"
     mark = f"sparkrack-drill reset {kept(rack).run}"
     assert (folder / "synced").read_text().splitlines() == [mark, f"<4>{mark}"]
@@ -201,9 +197,7 @@ def test_the_mark_and_the_file_systems_are_written_before_the_end(rack: Rack) ->
 
 def test_a_node_that_collects_no_evidence(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drill, "EVIDENCE_SECONDS", 1.0)
-    thread = rack.reboots(collects=False)
-    done = rack.run("reset")
-    thread.join()
+    done = rack.ends("reset", collects=False)
     assert done.exit_code == 2, done.output
     assert kept(rack).reason == "is back, and has collected no evidence within 1 s"
     assert kept(rack).seconds
@@ -211,9 +205,7 @@ def test_a_node_that_collects_no_evidence(rack: Rack, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("level", "wanted"), [("freeze", "watchdog"), ("reset", "power or unknown")])
 def test_another_verdict_than_that_of_the_level_fails(rack: Rack, level: str, wanted: str) -> None:
-    thread = rack.reboots(pstore=[{"text": PANIC}])
-    done = rack.run(level)
-    thread.join()
+    done = rack.ends(level, pstore=[{"text": PANIC}])
     assert done.exit_code == 2, done.output
     assert kept(rack).reason.endswith(f"wanted {wanted}")
     journals = list((rack.state / "runs").glob("*.ndjson"))
@@ -236,9 +228,7 @@ def test_the_head_node_takes_the_lock_along_and_it_is_taken_again(rack: Rack) ->
         rack.until(lock.exists)
         holders.append(json.loads(lock.read_text())["id"] if lock.exists() else None)
 
-    thread = rack.reboots(collecting=collecting)
-    done = rack.run("reset", confirm="spark1")
-    thread.join()
+    done = rack.ends("reset", collecting=collecting)
     assert (done.exit_code, rack.done_to_it, kept(rack).node) == (0, "b", "spark1"), done.output
     assert holders == [kept(rack).run]
     assert not lock.exists()
@@ -249,9 +239,7 @@ def test_another_run_takes_the_lock_while_the_head_node_restarts(rack: Rack) -> 
     rack.node = "spark1"
     rack.runs("spark1")
     lock = rack.lock("spark1")
-    thread = rack.reboots(boots=lambda: lock.write_text(OTHER))
-    done = rack.run("reset", confirm="spark1")
-    thread.join()
+    done = rack.ends("reset", boots=lambda: lock.write_text(OTHER))
     assert (done.exit_code, kept(rack).passed) == (0, True), done.output
     assert lock.read_text() == OTHER
     (line,) = [line for line in done.output.splitlines() if "other-1" in line]
@@ -368,9 +356,7 @@ def test_what_is_refused(rack: Rack, level: str, prepare: Callable[[Rack], objec
 )
 def test_what_another_level_needs_does_not_matter(rack: Rack, level: str, file: str) -> None:
     rack.nodes.write("spark2", file, "0\n")
-    thread = rack.reboots()
-    done = rack.run(level)
-    thread.join()
+    done = rack.ends(level)
     assert rack.done_to_it, done.output
 
 
@@ -494,9 +480,7 @@ def test_a_fault_after_the_end_of_the_node_is_not_nothing(
         raise fault
 
     monkeypatch.setattr(drill, "collect_evidence", broken)
-    thread = rack.reboots()
-    done = rack.run("reset")
-    thread.join()
+    done = rack.ends("reset")
     assert done.exit_code == 1
     printed = "spark2: x is y; its kernel log and its journal have the mark of the drill, and the end of its boot was"
     assert f"{printed} started: no result is kept; `sparkrack autopsy spark2` judges the end\n" in done.output

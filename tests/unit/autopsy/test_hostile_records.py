@@ -27,7 +27,6 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07 nul \x00 bell \x07 \u202e separator \u2028 ne
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     (tmp_path / "nodes").mkdir()
-    monkeypatch.setattr(Rack, "compared", False)
     return Rack(tmp_path, monkeypatch)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from roles.blackbox import journal_stream
 from sparkrack.autopsy import parse, questions
-from sparkrack.autopsy.evidence import DiskCounters, LogLine, Sample
+from sparkrack.autopsy.evidence import LogLine, Sample
 from sparkrack.autopsy.parse import EvidenceError
 from tests.unit.autopsy.nodes import BOOT, entry, evidence, sample
 
@@ -205,20 +205,20 @@ def test_evidence_of_another_form_is_an_error_of_one_line(text: str) -> None:
 @pytest.mark.parametrize(
     ("now", "before", "grown"),
     [
-        ({"nvme0": (8, 42)}, {"nvme0": (7, 41)}, DiskCounters(1, 1)),
-        ({"nvme0": (7, 41)}, {"nvme0": (7, 41)}, DiskCounters(0, 0)),
-        ({"nvme0": (7, 41), "nvme1": (3, 9)}, {"nvme0": (7, 41), "nvme1": (2, 8)}, DiskCounters(1, 1)),
+        ({"nvme0": (8, 42)}, {"nvme0": (7, 41)}, 1),
+        ({"nvme0": (7, 41)}, {"nvme0": (7, 41)}, 0),
+        ({"nvme0": (7, 41), "nvme1": (3, 9)}, {"nvme0": (7, 41), "nvme1": (2, 8)}, 1),
         ({"nvme0": (7, 41)}, {"nvme1": (7, 41)}, None),
         ({"nvme0": (1, 1)}, {"nvme0": (7, 41)}, None),
         (None, {"nvme0": (7, 41)}, None),
         ({"nvme0": (7, 41)}, None, None),
     ],
 )
-def test_the_growth_of_the_counters(now: Any, before: Any, grown: DiskCounters | None) -> None:
+def test_the_growth_of_the_counters(now: Any, before: Any, grown: int | None) -> None:
     def counters(one: Any) -> Any:
         return one and {name: {"unsafe_shutdowns": a, "power_cycles": b} for name, (a, b) in one.items()}
 
-    assert parse.disk_counters(evidence(nvme=counters(now), nvme_before=counters(before))) == grown
+    assert parse.power_ons(evidence(nvme=counters(now), nvme_before=counters(before))) == grown
 
 
 @pytest.mark.parametrize(("status", "reported"), [(32, True), (33, True), (1, False), (0, False), (None, False)])

@@ -1,4 +1,4 @@
-"""Each end of a boot as a whole report, and each question of an autopsy as a whole text; UPDATE_DOCS=1 renews both."""
+"""Whole reports, each limit of the verdict, and each question of an autopsy as text; UPDATE_DOCS=1 renews them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ from tests.unit.autopsy.ends import (
     samples,
     up,
 )
-from tests.unit.autopsy.test_verdict import KNOWN, LIFE, LOCKUP, OOPS, SILENT, STALL, UNKNOWN, WEDGED, XID
+from tests.unit.autopsy.test_verdict import LIFE, LOCKUP, OOPS, SILENT, STALL, WEDGED, XID
 from tests.unit.model import serving_racks
 
 CASES = "tests/cases/autopsy/ends.md"
 TEXTS = "tests/cases/autopsy/questions.md"
-ENDS = {name: case[0] for name, case in KNOWN.items()} | {name: case[0] for name, case in UNKNOWN.items()}
 SOURCES = (
     EvidenceSource("boot evidence", SourceState.READ, "2 lines", 1.25),
     EvidenceSource("netconsole at spark1", SourceState.ABSENT, "no line was received"),
@@ -112,7 +111,7 @@ LIMITS: dict[str, tuple[Evidence, ...]] = {
         back(gap, lines=(line(0, FROZEN, "systemd"),)) for gap in (0, 420, 421, -1)
     ),
     "a link that goes down 29, 30, 147 and 148 s after the last sample": tuple(
-        back(400, samples=samples(), changes=(down(gap),), disk=WARM, lines=()) for gap in (29, 30, 147, 148)
+        back(400, samples=samples(), changes=(down(gap),), power_ons=WARM, lines=()) for gap in (29, 30, 147, 148)
     ),
     "memory that was refused 1200 and 1201 s before the end": tuple(
         back(samples=NO_MEMORY, lines=(line(-at, NVRM), line(0, "x"))) for at in (1200, 1201)
@@ -135,7 +134,7 @@ LIMITS: dict[str, tuple[Evidence, ...]] = {
         for calm in (59, 61)
     ),
     "pressure and refused memory, and a disk that lost its power": tuple(
-        dead(20, samples=(*samples(-400, 0, full=34.0), *PRESSED), disk=disk) for disk in (None, WARM, COLD)
+        dead(20, samples=(*samples(-400, 0, full=34.0), *PRESSED), power_ons=count) for count in (None, WARM, COLD)
     ),
     "a link that goes down 3 and 3.1 s beside the last sample": tuple(
         dead(samples=samples(), changes=(down(at),)) for at in (3, 3.1, -3, -3.1)
@@ -216,12 +215,6 @@ def rack() -> Rack:
         "alone": serving_racks.unit(nodes=["n0"], parallel={"tensor": 1}, state="down"),
     }
     return serving_racks.loaded(serving_racks.text(units))
-
-
-@pytest.mark.parametrize("name", ENDS)
-def test_what_is_reported_of_an_end_but_for_its_timeline(rack: Rack, name: str) -> None:
-    found = list(lines(report_of(rack, ENDS[name])))
-    generated.check(CASES, name, "\n".join((*found[found.index("sources:") + 1 :], "")))
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,9 +11,10 @@ from pathlib import Path
 
 import pyte
 
+from tests.own_terminal import Terminal
+
 COLUMNS, ROWS = 200, 50
 """No printed line is wrapped."""
-SILENT_SECONDS = 120
 CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 RECORDING = """\
 import io, sys
@@ -80,34 +78,10 @@ def lines_of_screen(seen: str, columns: int = COLUMNS) -> list[str]:
 def replay(folder: Path, words: Sequence[str], env: Mapping[str, str], program: str = SPARKRACK) -> Replay:
     """Run a program of Python on a terminal of COLUMNS columns, with an empty input."""
     record = folder / "printed"
-    ours, its = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(record), *words],
-        cwd=folder,
-        env={**env, "COLUMNS": str(COLUMNS), "LINES": str(ROWS)},
-        stdin=subprocess.DEVNULL,
-        stdout=its,
-        stderr=its,
-    )
-    os.close(its)
-    seen = b""
-    try:
-        while part := _read_terminal(ours):
-            seen += part
-        code = process.wait(SILENT_SECONDS)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
+    command = [sys.executable, "-c", program, str(record), *words]
+    environment = {**env, "COLUMNS": str(COLUMNS), "LINES": str(ROWS)}
+    with Terminal(command, environment, folder, stdin=subprocess.DEVNULL) as terminal:
+        code = terminal.finish()
     text = CONTROLS.sub("", record.read_text())
     printed = [line.expandtabs().rstrip() for line in text.splitlines() if line.strip()]
-    return Replay(code, printed, lines_of_screen(seen.decode()))
-
-
-def _read_terminal(terminal: int) -> bytes:
-    ready, _, _ = select.select([terminal], [], [], SILENT_SECONDS)
-    assert ready, f"the command printed nothing for {SILENT_SECONDS} s"
-    try:
-        return os.read(terminal, 4096)
-    except OSError:  # Linux answers so when the last process has closed the terminal
-        return b""
+    return Replay(code, printed, lines_of_screen(terminal.shown))

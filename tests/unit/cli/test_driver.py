@@ -278,10 +278,9 @@ def test_a_terminal_shows_what_the_node_does(spark1: Spark1) -> None:
         screen.until("spark1  update the package lists")
         screen.until_later("install another driver")
         slow.unlink()
-        screen.read_all()
-        assert screen.process.wait(60) == 0, screen.seen
-    assert "take the lock of the rack, " in screen.seen
-    assert screen.seen.rindex(ERASED) > screen.seen.rindex("install another driver")
+        assert screen.finish() == 0, screen.shown
+    assert "take the lock of the rack, " in screen.shown
+    assert screen.shown.rindex(ERASED) > screen.shown.rindex("install another driver")
     assert screen.out.startswith("spark1: brings the package lists up to date\n")
     assert "install another driver" not in screen.out
 

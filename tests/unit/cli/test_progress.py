@@ -47,8 +47,8 @@ class Held(Screen):
     def end(self) -> tuple[int, str, str]:
         """The exit code, the standard output, and all that the terminal got."""
         self.released.set()
-        self.read_all()
-        return self.process.wait(60), self.out, self.seen
+        code = self.finish()
+        return code, self.out, self.shown
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def test_a_terminal_shows_host_role_and_seconds_while_a_node_is_silent(tmp_path:
     with held(tmp_path, verb, *PLAN[1:]) as run:
         run.until(r"plan, \d+ s: 0 of 1 hosts done")
         run.until(r"spark1  preflight: reads the facts \(1 of \d+\)")
-        before = set(re.findall(r"plan, (\d+) s", run.seen))
+        before = set(re.findall(r"plan, (\d+) s", run.shown))
         run.until(rf"plan, (?!(?:{'|'.join(before)}) s)\d+ s")
         code, out, seen = run.end()
     assert code == 2
@@ -112,9 +112,8 @@ def test_ctrl_c_leaves_the_terminal_clean(tmp_path: Path) -> None:
     with held(tmp_path, *PLAN) as run:
         run.until(r"spark1  preflight: reads the facts")
         run.process.send_signal(signal.SIGINT)
-        run.read_all()
-        assert run.process.wait(60) == 1
-        seen = run.seen
+        assert run.finish() == 1
+        seen = run.shown
     assert seen.endswith("ended\r\n")
     assert seen.rindex(ERASED) > seen.rindex("reads the facts")
     assert seen.rindex(SHOWN) > seen.rindex(HIDDEN)
@@ -222,12 +221,11 @@ def test_a_line_of_output_is_printed_apart_from_the_picture(tmp_path: Path) -> N
     rack = rack_file(tmp_path, None, closed_port())
     words = ["bootstrap", "nodes", "spark1", "--dry", "--timeout", "0", "--rack", str(rack)]
     with on_terminal(words, settings(tmp_path)) as screen:
-        screen.read_all()
-        assert screen.process.wait(60) == 1
+        assert screen.finish() == 1
     assert "spark1: stopped: " in screen.out
     assert screen.out.splitlines()[-1] == "0 of 1 nodes read"
-    assert f"{ERASED}spark1: [" in screen.seen, "the picture is removed before the line"
-    assert screen.seen.rindex(ERASED) > screen.seen.rindex("read the nodes")
+    assert f"{ERASED}spark1: [" in screen.shown, "the picture is removed before the line"
+    assert screen.shown.rindex(ERASED) > screen.shown.rindex("read the nodes")
 
 
 SLOW = """\
@@ -264,8 +262,8 @@ def test_a_program_that_loads_slowly_says_so(tmp_path: Path, module: str, words:
     with on_terminal(["-c", program], settings(tmp_path, RACK=str(rack)), sys.executable) as screen:
         screen.until(r"\d+ s: load the program")
         released.touch()
-        screen.read_all()
-    assert re.search(r"load the program\r +\r", screen.seen), "the line is removed"
+        screen.finish()
+    assert re.search(r"load the program\r +\r", screen.shown), "the line is removed"
 
 
 def test_a_program_that_loads_slowly_prints_nothing_with_json(tmp_path: Path) -> None:
@@ -273,8 +271,8 @@ def test_a_program_that_loads_slowly_prints_nothing_with_json(tmp_path: Path) ->
     program = SLOW.format(module="sparkrack.cli.check", released=str(released), words=["check", "--json"])
     with on_terminal(["-c", program], settings(tmp_path, RACK=str(rack)), sys.executable) as screen:
         threading.Timer(FIRST_SECONDS + 1, released.touch).start()
-        screen.read_all()
-    assert screen.seen == ""
+        screen.finish()
+    assert screen.shown == ""
 
 
 def test_a_process_without_progress(tmp_path: Path) -> None:
@@ -282,5 +280,5 @@ def test_a_process_without_progress(tmp_path: Path) -> None:
     rack = rack_file(tmp_path, None, closed_port())
     words = ["bootstrap", "nodes", "spark1", "--dry", "--timeout", "0", "--rack", str(rack)]
     with on_terminal(words, settings(tmp_path, **{WITHOUT_PROGRESS: "1"})) as screen:
-        screen.read_all()
-    assert "read the host keys" not in screen.seen
+        screen.finish()
+    assert "read the host keys" not in screen.shown

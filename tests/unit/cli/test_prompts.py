@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
 import sys
+
+from tests.own_terminal import Terminal
 
 PROGRAM = "from sparkrack.terminal.prompts import confirm; print('answer', confirm('Apply this?'), flush=True)"
 
 
 def test_what_was_typed_before_the_question_is_not_its_answer() -> None:
-    screen, terminal = pty.openpty()
-    os.write(screen, b"y\n")
-    asking = subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=terminal, stdout=terminal, stderr=terminal)
-    os.close(terminal)
-    try:
-        shown = b""
-        while b"[y/N]" not in shown:
-            shown += os.read(screen, 4096)
-        os.write(screen, b"n\n")
-        while b"answer" not in shown.rpartition(b"[y/N]")[2] or not shown.endswith(b"\n"):
-            shown += os.read(screen, 4096)
-        assert shown.split(b"answer ")[-1].split()[0] == b"False"
-    finally:
-        asking.kill()
-        asking.wait()
-        os.close(screen)
+    with Terminal([sys.executable, "-c", PROGRAM]) as terminal:
+        terminal.type_keys(b"y\n")
+        terminal.answer("[y/N]", "n")
+        assert terminal.finish() == 0
+        assert terminal.shown.splitlines()[-1] == "answer False"

@@ -311,9 +311,8 @@ def test_a_terminal_shows_the_node_that_is_away(rack: Rack) -> None:
         screen.until("spark2  wait until it answers again, at most 1800 s")
         screen.until_later("restart node 1 of 1")
         screen.process.send_signal(signal.SIGINT)
-        screen.read_all()
-        assert screen.process.wait(60) == 1
-    assert screen.seen.rindex(ERASED) > screen.seen.rindex("wait until it answers")
+        assert screen.finish() == 1
+    assert screen.shown.rindex(ERASED) > screen.shown.rindex("wait until it answers")
     assert "restart node" not in screen.out
 
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from sparkrack.cli.main import sparkrack
+from tests.own_terminal import Terminal
 from tests.unit.cli.cli_fixtures import SPARKRACK
 from tests.unit.model.serving_racks import machines
 from tests.unit.serving.test_recipe import EUGR, IMAGE
@@ -131,23 +132,12 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 def answered(recipe: Path, *answers: tuple[str, str]) -> tuple[str, str]:
     """What is printed, and what the terminal shows, when each question is answered once it is there."""
-    screen, terminal = pty.openpty()
     words = [SPARKRACK, "serve", "import", str(recipe), *GIVEN]
-    asking = subprocess.Popen(words, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal, text=True)
-    os.close(terminal)
-    seen = ""
-    try:
+    with Terminal(words, stdout=subprocess.PIPE) as terminal:
         for question, answer in answers:
-            before = len(seen)
-            while question not in seen[before:] or not seen.endswith("]: "):
-                seen += os.read(screen, 4096).decode()
-            os.write(screen, f"{answer}\n".encode())
-        assert asking.stdout
-        return asking.stdout.read(), seen
-    finally:
-        asking.kill()
-        asking.wait()
-        os.close(screen)
+            terminal.answer(question, answer)
+        assert terminal.process.stdout
+        return terminal.process.stdout.read(), terminal.shown
 
 
 def test_on_a_terminal_the_reason_of_each_option_is_asked_for_and_stands_as_it_was_typed(registry: Path) -> None:

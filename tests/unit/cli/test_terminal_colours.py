@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import select
-import subprocess
-import termios
 from pathlib import Path
 
+from tests.own_terminal import Terminal
 from tests.unit.cli.cli_fixtures import ESCAPE, PLAN, SPARKRACK, SWAPS, node, saying, settings
 from tests.unit.engine.ssh_node import Speak, SshNode, rack_file
 
@@ -17,40 +12,12 @@ from tests.unit.engine.ssh_node import Speak, SshNode, rack_file
 def on_terminal(folder: Path, speak: Speak, **env: str) -> tuple[int, str]:
     """The exit code, and what a person sees, who types nothing."""
     there = SshNode(speak)
-    ours, its = pty.openpty()
+    rack = rack_file(folder, there)
     try:
-        rack = rack_file(folder, there)
-        process = subprocess.Popen(
-            [SPARKRACK, *PLAN],
-            env=settings(folder, RACK=str(rack), **env),
-            stdin=its,
-            stdout=its,
-            stderr=its,
-            preexec_fn=_take_terminal,
-        )
-        os.close(its)
-        seen = b""
-        while part := _read_screen(ours):
-            seen += part
-        return process.wait(60), seen.decode()
+        with Terminal([SPARKRACK, *PLAN], settings(folder, RACK=str(rack), **env)) as terminal:
+            return terminal.finish(), terminal.shown
     finally:
-        os.close(ours)
         there.close()
-
-
-def _take_terminal() -> None:
-    """getpass asks at the terminal of the process, whatever its streams are."""
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def _read_screen(screen: int) -> bytes:
-    ready, _, _ = select.select([screen], [], [], 60)
-    assert ready, "it waits for input"
-    try:
-        return os.read(screen, 4096)
-    except OSError:  # Linux says so when the last process has closed the terminal
-        return b""
 
 
 def test_a_person_sees_colours(tmp_path: Path) -> None:

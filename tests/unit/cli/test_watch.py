@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +19,7 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from sparkrack.cli.main import sparkrack
+from tests.own_terminal import Terminal
 from tests.unit.model.racks import SWITCH, changed
 
 OUTSIDE = "{server: 10.77.0.50, notify: {webhook: {env: WATCH_WEBHOOK}}}"
@@ -137,30 +135,14 @@ def test_the_live_screen_outlives_a_prometheus_that_does_not_answer(tmp_path: Pa
     file.write_text(changed(SWITCH, ("rack: two", "rack: two\nwatch: {}")))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    main, screen = os.openpty()
     words = [sys.executable, "-m", "sparkrack.cli.main", "watch", "--rack", str(file), "--url", url]
-    shown = subprocess.Popen(words, stdout=screen, stderr=screen, stdin=screen)
-    os.close(screen)
-    text = ""
-
-    def until(word: str) -> None:
-        nonlocal text
-        end = time.monotonic() + 60
-        while word not in text:
-            assert select.select([main], [], [], max(0.0, end - time.monotonic()))[0], text
-            text += os.read(main, 65536).decode(errors="replace")
-
-    try:
-        until("connection refused")
+    with Terminal(words) as terminal:
+        terminal.until("connection refused")
         with Prometheus(port=int(url.rpartition(":")[2])):
-            until("0 of 2 nodes answer")
-        shown.send_signal(signal.SIGINT)
-        assert shown.wait(60) == 1
-    finally:
-        shown.kill()
-        shown.wait()
-        os.close(main)
-    assert "Traceback" not in text
+            terminal.until("0 of 2 nodes answer")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.finish() == 1
+        assert "Traceback" not in terminal.shown
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from sparkrack.engine.plan import Plan
 from tests.unit.ops import fakenode
 from tests.unit.ops.fakenode import Answers, Node, encode_answer
 from tests.unit.probe_output import encode_answers
-from tests.unit.roles.cases import OPERATIONS, node_of, read
+from tests.unit.roles.cases import base_of, node_of, with_changes
 
 FILE = Path("rack.yaml")
 usual = cache(node_of)
@@ -78,8 +78,7 @@ def planned(rack: Rack, nodes: Mapping[str, Answers], *only: str) -> Plan:
 
 def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
     """The answers of a case's node, as tests.unit.roles.cases.node_in has them; the files are read once."""
-    like = dict(read(OPERATIONS / f"{role}.{case['from']}.yaml")) if "from" in case else {}
-    return dict(usual(role)) | like | dict(case.get("node", {}))
+    return with_changes(base_of(role, case, usual(role)), case.get("node", {}))
 
 
 def spoken(node: Mapping[str, Any]) -> list[str]:

@@ -122,7 +122,7 @@ def apt(tmp_path_factory: pytest.TempPathFactory) -> Apt:
 def test_an_upgrade_of_a_factory_node_moves_all(apt: Apt) -> None:
     apt.state("install")
     moved = apt.moves("full-upgrade")
-    assert moved.keys() >= FACTORY.keys()
+    assert moved.keys() >= FACTORY.keys(), "a hold that is forgotten would not show"
     assert "removed" not in moved.values()
     assert {moved[name] for name in DRIVER} == {"580.173.02-0ubuntu1"}
     assert moved["nvidia-modprobe"] == "610.10-1"
@@ -132,12 +132,6 @@ def test_an_upgrade_of_a_factory_node_moves_all(apt: Apt) -> None:
 def test_a_hold_keeps_them(apt: Apt) -> None:
     apt.state("hold", free=("lab-sample",))
     assert apt.moves("full-upgrade") == {"lab-sample": "1.1"}
-
-
-@pytest.mark.parametrize("name", sorted(FACTORY.keys() - {"lab-sample"}))
-def test_each_package_can_be_moved_by_an_upgrade(name: str) -> None:
-    """So that one forgotten hold shows."""
-    assert len({package.version for package in ALL if package.name == name}) > 1
 
 
 def test_a_node_has_one_branch_of_the_driver() -> None:

@@ -16,7 +16,7 @@ from core.model.yaml_reader import explain
 from roles.docker.options import DockerOptions
 from roles.driver.options import DriverOptions
 from roles.memory.options import MemoryOptions
-from tests.unit.model.racks import ACCESS, CASES, DIRECT, JOINED, SUBNETS, SWITCH, VALID, changed, loaded, node, switch
+from tests.unit.model.racks import ACCESS, CASES, DIRECT, JOINED, SUBNETS, VALID, loaded, node, switch
 
 REFERENCE = Path(__file__).parents[3] / "examples" / "rack.yaml"
 
@@ -44,14 +44,6 @@ def test_defaults() -> None:
         "floor": "3G",
     }
     assert (rack.declared(DriverOptions), rack.images, dict(rack.switches)) == (None, (), {})
-
-
-@pytest.mark.parametrize(("tls", "port"), [("{sha256: '" + "AB:" * 31 + "AB'}", 8729), ("false", 8728)])
-def test_port_of_the_switch_follows_tls(tls: str, port: int) -> None:
-    rack = loaded(changed(SWITCH, (f'{{sha256: "{"0" * 64}"}}', tls)))
-    crs812 = rack.switches["crs812"]
-    assert crs812.port == port
-    assert crs812.tls is False or crs812.tls.sha256 == "ab" * 32
 
 
 def test_single_node_needs_no_cable() -> None:

@@ -1,4 +1,4 @@
-"""The types: frozen, hashable, copyable; and the single values at their bounds."""
+"""The types: frozen, hashable, copyable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 import json
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from core.model import load
-from core.model.fields import Fingerprint, FrozenDict, Image, MemorySize, Name
+from core.model.fields import Fingerprint, FrozenDict
 from tests.unit.model.racks import SWITCH, VALID, changed, loaded
 
 
@@ -82,81 +81,7 @@ def test_paths() -> None:
     assert rack.access.known_hosts == Path("/etc/known")
 
 
-def accepts(kind: Any, text: str) -> bool:
-    try:
-        TypeAdapter(kind).validate_python(text)
-    except ValidationError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize("name", ["a", "0", "spark-1_x.lab", "A" * 63])
-def test_names(name: str) -> None:
-    assert accepts(Name, name)
-
-
-@pytest.mark.parametrize(
-    "name", ["", "a\n", "-a", ".a", "_a", "a b", "a/b", "a;b", "a$b", "a" * 64, "ä", "a\0", "..", "٣"]
-)
-def test_hostile_names(name: str) -> None:
-    assert not accepts(Name, name)
-
-
 @given(st.binary(min_size=32, max_size=32), st.booleans(), st.booleans())
 def test_fingerprints_are_normalised(raw: bytes, upper: bool, colons: bool) -> None:
     text = raw.hex(":") if colons else raw.hex()
     assert TypeAdapter(Fingerprint).validate_python(text.upper() if upper else text) == raw.hex()
-
-
-@pytest.mark.parametrize("text", ["", "0" * 63, "0" * 65, "g" * 64, ":".join(["00"] * 31), "0:" * 32, "00:" * 32])
-def test_no_fingerprints(text: str) -> None:
-    assert not accepts(Fingerprint, text)
-
-
-@pytest.mark.parametrize(
-    "image",
-    [
-        "ubuntu:24.04",
-        "scitrera/dgx-spark-sglang:0.5.12",
-        "nvcr.io/nvidia/vllm:26.05-py3",
-        "10.77.0.1:5000/a/b-c__d:v1_x",
-        f"a@sha256:{'0' * 64}",
-        f"a:latest@sha256:{'0' * 64}",
-        "a:latestish",
-    ],
-)
-def test_images(image: str) -> None:
-    assert accepts(Image, image)
-
-
-@pytest.mark.parametrize(
-    "image",
-    [
-        "ubuntu",
-        "a:latest",
-        "a:LATEST",
-        "a:latest-cu130",
-        "10.77.0.1:5000/a",
-        "a@sha256:00",
-        "A/B:1",
-        "a:1 --privileged",
-        "--privileged",
-        "a:1\n",
-        "a//b:1",
-        f"{'a' * 600}:1",
-    ],
-)
-def test_no_images(image: str) -> None:
-    assert not accepts(Image, image)
-
-
-@pytest.mark.parametrize("size", ["1G", "128G", "1024M", "131072M"])
-def test_memory_sizes(size: str) -> None:
-    assert accepts(MemorySize, size)
-
-
-@pytest.mark.parametrize(
-    "size", ["1023M", "129G", "0G", "-1G", "100", "100g", "80%", "1.5G", "infinity", "100G\n", "٣G"]
-)
-def test_no_memory_sizes(size: str) -> None:
-    assert not accepts(MemorySize, size)

@@ -104,15 +104,6 @@ def test_a_link_stays_a_link(file: Path) -> None:
     assert NEW in file.read_text()
 
 
-def test_the_file_is_never_half_written(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    snapshot = yaml_editor.snapshot(file)
-    monkeypatch.setattr(os, "fsync", full)
-    assert refused(file, snapshot=snapshot).startswith(": cannot be read or written: No space left on device; ")
-
-
 def test_what_is_written_already_is_not_written_again(file: Path) -> None:
     first = yaml_editor.snapshot(file).put(PIN, NEW)
     inode = file.stat().st_ino

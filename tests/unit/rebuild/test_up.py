@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -19,9 +17,9 @@ from core.util.event import Event, EventKind
 from sparkrack.engine.plan import HostPlan, HostState, Message, OperationPlan, Plan
 from sparkrack.rebuild.bring_up import BringUp
 from sparkrack.rebuild.model import Phase
-from tests import own_terminal
+from tests.own_terminal import Terminal
 from tests.tiers import sampled
-from tests.unit.rebuild.rebuild_folder import SECONDS, Workdir, after
+from tests.unit.rebuild.rebuild_folder import Workdir, after
 from tests.unit.rebuild.test_reboot_reasons import status
 from tests.unit.rebuild.test_runner import Rebuilt, whole
 
@@ -88,25 +86,14 @@ class UpFolder(Workdir):
     def asked(self, answer: str) -> subprocess.CompletedProcess[str]:
         """Run on a terminal, and answer its question as soon as it is there. Return the screen as stdout.
 
-        Python can miss a signal that comes just before it begins to read: Ctrl-C is pressed again after a second.
+        Python can miss a signal that comes just before it begins to read: Ctrl-C is pressed again after 5 s.
         """
-        started, end = own_terminal.start(self.command(), self.environment)
-        screen = b""
-        try:
-            while True:
-                asked = screen.endswith(b"[y/N]: ")
-                if asked and answer == "\x03" and not select.select([end], [], [], 1)[0]:
-                    os.write(end, answer.encode())
-                try:
-                    screen += os.read(end, 4096)
-                except OSError:  # the last process has left the terminal
-                    break
-                if screen.endswith(b"[y/N]: "):
-                    os.write(end, answer.encode())
-            code = started.wait(SECONDS)
-        finally:
-            os.close(end)
-        return subprocess.CompletedProcess(started.args, code, screen.decode(), "")
+        with Terminal(self.command(), self.environment) as terminal:
+            while terminal.read_more():
+                missed = terminal.shown.endswith("[y/N]: ^C") and terminal.is_silent_for(5)
+                if missed or terminal.shown.endswith("[y/N]: "):
+                    terminal.type_keys(answer.encode())
+            return subprocess.CompletedProcess(terminal.process.args, terminal.finish(), terminal.shown, "")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
@@ -54,9 +54,25 @@ _loaded = cache(loaded)
 
 
 def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
-    """Return the answers of a case's node. `from`: its base state besides `node`, from ROLE.FROM.yaml."""
-    like = dict(read(OPERATIONS / f"{role}.{case['from']}.yaml")) if "from" in case else {}
-    return node_of(role) | like | dict(case.get("node", {}))
+    """Return the answers of a case's node. `from`: its base state besides `node`, from ROLE.FROM.yaml, which may
+    have one of its own.
+    """
+    return with_changes(base_of(role, case, node_of(role)), case.get("node", {}))
+
+
+def base_of(role: str, case: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the base state of a case or of a base state; without one that is usual."""
+    if "from" not in case:
+        return dict(usual)
+    like = read(OPERATIONS / f"{role}.{case['from']}.yaml")
+    base = base_of(role, like, usual)
+    return with_changes(base, {key: value for key, value in like.items() if key != "from"})
+
+
+def with_changes(answers: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return answers with other ones by key: the whole answer, or edits `[old, new]` of the text that is there."""
+    edited = {key: changed(answers[key], *map(tuple, new)) for key, new in changes.items() if isinstance(new, list)}
+    return {**answers, **changes, **edited}
 
 
 def answers_of(role: str, case: dict[str, Any]) -> Answers:

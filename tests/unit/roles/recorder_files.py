@@ -24,11 +24,11 @@ def files() -> list[ManagedFile]:
 
 
 def state() -> dict[str, Any]:
-    """The answers of a node that records."""
-    found: dict[str, Any] = dict(read(OPERATIONS / "blackbox.set.yaml"))
+    """What a node that records answers otherwise than one with the rest of the role."""
     program, unit = files()
-    found[unit.path] = unit.content.decode()
-    found["blackbox-modes"] += f"644 root:root {unit.path}\n"
+    last = read(OPERATIONS / "blackbox.set.yaml")["blackbox-modes"].splitlines()[-1]
+    found: dict[str, Any] = {"from": "set", unit.path: unit.content.decode()}
+    found["blackbox-modes"] = [[last, f"{last}\n644 root:root {unit.path}"]]
     found["blackbox-recorder-program"] = f"755 root:root {program.state.sha256} {program.path}\n"
     found["blackbox-recorder-units"] = (
         f"Id={recorder.NAME}\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\nNeedDaemonReload=no\n\n"
@@ -44,7 +44,8 @@ def write(path: Path) -> None:
     yaml.width = 10_000
     with path.open("w", encoding="utf-8") as file:
         file.write(HEAD)
-        yaml.dump({key: LiteralScalarString(text) for key, text in state().items()}, file)
+        literal = {key: LiteralScalarString(text) if "\n" in text else text for key, text in state().items()}
+        yaml.dump(literal, file)
 
 
 if __name__ == "__main__":

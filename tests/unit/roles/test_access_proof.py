@@ -89,84 +89,61 @@ def test_an_excluded_node_is_not_logged_in_to(tmp_path: Path) -> None:
     assert goals_tried(tmp_path) == {"spark1", "10.77.0.11", "192.168.100.1", "192.168.101.1"}
 
 
-TOOLS = [
-    (
-        verify.test_logs_in_to_every_node,
-        *("ssh", 'case "$*" in *192.168.101.2*) echo "Connection refused" >&2; exit 255;; esac'),
-        "spark1 cannot log in to 192.168.101.2: Connection refused",
-    ),
-    (
-        verify.test_logs_in_to_every_node,
-        *("runuser", "echo 'user ops does not exist' >&2; exit 1"),
-        "spark1: logins could not be tried: user ops does not exist",
-    ),
-    (
-        verify.test_host_keys_are_pinned_for_no_one_else,
-        *("ssh", SSH.replace("stricthostkeychecking true", "stricthostkeychecking accept-new")),
-        "spark1: ssh takes new keys of the nodes",
-    ),
-    (
-        verify.test_host_keys_are_pinned_for_no_one_else,
-        *("ssh", SSH.replace("checking ask", "checking ask; echo userknownhostsfile sparkrack_hosts")),
-        "spark1: ssh is changed for other hosts than the nodes",
-    ),
-    (
-        verify.test_its_name_is_not_a_loopback,
-        *("getent", "case $* in *spark1) echo 10.77.0.11 STREAM; echo 127.0.1.1 STREAM;; esac"),
-        "spark1: $(hostname) stands for 127.0.1.1",
-    ),
-    (
-        verify.test_its_name_is_not_a_loopback,
-        *("getent", "case $* in *spark1) echo ::1 STREAM; echo 10.77.0.11 STREAM;; esac"),
-        "spark1: $(hostname) stands for ::1",
-    ),
-    (
-        verify.test_its_name_is_not_a_loopback,
-        *("getent", "exit 2"),
-        "spark1: $(hostname) does not stand for 10.77.0.11",
-    ),
-    (
-        verify.test_its_name_is_not_a_loopback,
-        *("hostname", "echo ubuntu"),
-        "spark1: $(hostname) does not stand for 10.77.0.11",
-    ),
-    (
-        verify.test_every_node_is_known_by_its_name,
-        *("getent", GETENT.replace("10.77.0.12", "10.77.0.99")),
-        "spark1: spark2 is 10.77.0.99",
-    ),
-    (
-        verify.test_every_node_is_known_by_its_name,
-        *("getent", GETENT.replace("*spark2)", "nothing)")),
-        "spark1: spark2 is unknown",
-    ),
-    *(
-        (
-            verify.test_sshd_takes_keys_only,
-            *("sshd", SSHD.replace(f"{setting.lower()} {value}'", f"{setting.lower()} other'")),
-            f"spark1: sshd has not {setting} {value}",
-        )
-        for setting, value in SETTINGS.items()
-    ),
-    (
-        verify.test_sshd_takes_keys_only,
-        *("ssh", SSH.replace("(publickey)", "(publickey,password)")),
-        "spark1: sshd takes publickey,password, wanted publickey",
-    ),
-    (
-        verify.test_sshd_takes_keys_only,
-        *("ssh", "echo 'Connection timed out' >&2; exit 255"),
-        "spark1: sshd does not refuse who offers nothing: Connection timed out",
-    ),
-    (
-        verify.test_key_is_private_and_its_own,
-        *("stat", "echo 600 root; echo 700 ops"),
-        "spark1: the key and its folder are 600 root, 700 ops",
-    ),
-]
+TOOLS: dict[tuple[Check, str], dict[str, str]] = {
+    (verify.test_logs_in_to_every_node, "ssh"): {
+        'case "$*" in *192.168.101.2*) echo "Connection refused" >&2; exit 255;; esac': (
+            "spark1 cannot log in to 192.168.101.2: Connection refused"
+        ),
+    },
+    (verify.test_logs_in_to_every_node, "runuser"): {
+        "echo 'user ops does not exist' >&2; exit 1": "spark1: logins could not be tried: user ops does not exist",
+    },
+    (verify.test_host_keys_are_pinned_for_no_one_else, "ssh"): {
+        SSH.replace(
+            "stricthostkeychecking true", "stricthostkeychecking accept-new"
+        ): "spark1: ssh takes new keys of the nodes",
+        SSH.replace(
+            "checking ask", "checking ask; echo userknownhostsfile sparkrack_hosts"
+        ): "spark1: ssh is changed for other hosts than the nodes",
+    },
+    (verify.test_its_name_is_not_a_loopback, "getent"): {
+        "case $* in *spark1) echo 10.77.0.11 STREAM; echo 127.0.1.1 STREAM;; esac": (
+            "spark1: $(hostname) stands for 127.0.1.1"
+        ),
+        "case $* in *spark1) echo ::1 STREAM; echo 10.77.0.11 STREAM;; esac": "spark1: $(hostname) stands for ::1",
+        "exit 2": "spark1: $(hostname) does not stand for 10.77.0.11",
+    },
+    (verify.test_its_name_is_not_a_loopback, "hostname"): {
+        "echo ubuntu": "spark1: $(hostname) does not stand for 10.77.0.11",
+    },
+    (verify.test_every_node_is_known_by_its_name, "getent"): {
+        GETENT.replace("10.77.0.12", "10.77.0.99"): "spark1: spark2 is 10.77.0.99",
+        GETENT.replace("*spark2)", "nothing)"): "spark1: spark2 is unknown",
+    },
+    (verify.test_sshd_takes_keys_only, "sshd"): {
+        **{
+            SSHD.replace(
+                f"{setting.lower()} {value}'", f"{setting.lower()} other'"
+            ): f"spark1: sshd has not {setting} {value}"
+            for setting, value in SETTINGS.items()
+        },
+    },
+    (verify.test_sshd_takes_keys_only, "ssh"): {
+        SSH.replace("(publickey)", "(publickey,password)"): "spark1: sshd takes publickey,password, wanted publickey",
+        "echo 'Connection timed out' >&2; exit 255": (
+            "spark1: sshd does not refuse who offers nothing: Connection timed out"
+        ),
+    },
+    (verify.test_key_is_private_and_its_own, "stat"): {
+        "echo 600 root; echo 700 ops": "spark1: the key and its folder are 600 root, 700 ops",
+    },
+}
 
 
-@pytest.mark.parametrize(("check", "tool", "script", "says"), TOOLS)
+@pytest.mark.parametrize(
+    ("check", "tool", "script", "says"),
+    [(*key, *answer) for key, answers in TOOLS.items() for answer in answers.items()],
+)
 def test_what_a_tool_says(tmp_path: Path, check: Check, tool: str, script: str, says: str) -> None:
     stand_in(node(tmp_path), tool, script)
     assert faults(check, tmp_path) == [says]

@@ -8,7 +8,6 @@ import pytest
 
 from core.verify.reporter import CheckReporter
 from roles.blackbox import boot_parameters, kdump, verify, watchdog
-from roles.blackbox.options import BlackboxOptions
 from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.kernel_node import TEMPLATE
@@ -40,7 +39,7 @@ def outcome(root: Path, section: str = "kdump: {}", **broken: str) -> list[str]:
     stand_in(root, "modprobe", f"echo '{shown['modprobe']}'")
     stand_in(root, "systemctl", f"echo UnitFileState={shown['unit']}; echo 'ExecStart={shown['runs']}'")
     found = rack(section)
-    arguments = (found.nodes["spark1"], Machine(root), found, found.options(BlackboxOptions), CheckReporter([]))
+    arguments = (found.nodes["spark1"], Machine(root), found, CheckReporter([]))
     said = []
     for check in (verify.test_the_watchdog_panics_before_it_resets, verify.test_a_crash_kernel_waits):
         try:

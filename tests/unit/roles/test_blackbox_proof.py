@@ -116,14 +116,14 @@ def outcomes(root: Path, found: Rack, name: str = "spark1") -> tuple[list[str], 
     seen = CheckOutcomes()
     seen.run(verify.test_systemd_feeds_the_watchdog, one, machine, declared, CheckReporter([]))
     for key in verify.SETTINGS:
-        seen.run(verify.test_kernel_setting_is_live, one, machine, found, declared, key)
-        seen.run(verify.test_kernel_setting_comes_back_at_boot, one, machine, found, declared, key)
+        seen.run(verify.test_kernel_setting_is_live, one, machine, found, key)
+        seen.run(verify.test_kernel_setting_comes_back_at_boot, one, machine, found, key)
     if declared.pstore:
         seen.run(verify.test_the_kernel_can_store_a_panic, one, machine)
         seen.run(verify.test_records_are_archived, one, machine, CheckReporter([]))
-    seen.run(verify.test_the_journal_is_on_the_disk, one, machine, declared)
-    seen.run(verify.test_the_journal_is_synchronized, one, machine, found, declared, CheckReporter([]))
-    seen.run(verify.test_the_clock_is_capped, one, machine, found, declared, CheckReporter([]))
+    seen.run(verify.test_the_journal_is_on_the_disk, one, machine)
+    seen.run(verify.test_the_journal_is_synchronized, one, machine, found, CheckReporter([]))
+    seen.run(verify.test_the_clock_is_capped, one, machine, found, CheckReporter([]))
     seen.run(verify.test_the_boot_has_its_evidence, one, machine, declared, CheckReporter([]))
     return seen.failed, seen.skipped
 

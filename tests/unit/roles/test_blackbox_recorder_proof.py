@@ -77,11 +77,11 @@ def records(root: Path, ring: str, age: float, boot: str = BOOT, gpu: str = "ok"
 
 def outcomes(root: Path, found: Rack) -> tuple[list[str], list[str]]:
     """What fails, and what is skipped."""
-    one, machine, declared = found.nodes["spark1"], Machine(root), found.options(BlackboxOptions)
+    one, machine = found.nodes["spark1"], Machine(root)
     seen = CheckOutcomes()
-    seen.run(verify.test_samples_are_recorded, one, machine, found, declared, CheckReporter([]))
-    seen.run(verify.test_metrics_of_the_recorder_are_new, one, machine, found, declared)
-    seen.run(verify.test_samples_of_other_nodes_arrive, one, machine, found, declared, CheckReporter([]))
+    seen.run(verify.test_samples_are_recorded, one, machine, found, CheckReporter([]))
+    seen.run(verify.test_metrics_of_the_recorder_are_new, one, machine, found)
+    seen.run(verify.test_samples_of_other_nodes_arrive, one, machine, found, CheckReporter([]))
     return seen.failed, seen.skipped
 
 

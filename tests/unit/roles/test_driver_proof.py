@@ -96,94 +96,55 @@ def test_what_dpkg_lists(tmp_path: Path, check: Check, old: str, new: str, says:
     assert faults(check, tmp_path) == says
 
 
-TOOLS = [
-    (
-        verify.test_the_declared_driver_is_installed,
-        *("dpkg", "echo 'cannot read the database' >&2; exit 2"),
-        "dpkg: cannot read the database",
-    ),
-    (
-        verify.test_what_must_not_move_is_on_hold,
-        *("apt-mark", HOLDS.replace("libnvidia-compute-580:arm64", "bash")),
-        "libnvidia-compute-580 is not on hold",
-    ),
-    (verify.test_what_must_not_move_is_on_hold, "apt-mark", UNKNOWN_PROGRAM, "apt-mark: not found"),
-    (
-        verify.test_a_full_upgrade_moves_nothing_of_it,
-        *("apt-get", "echo 'Inst nvidia-driver-580-open [580.159.03] (580.160.01 NVIDIA [arm64])'"),
-        "a full upgrade would move nvidia-driver-580-open",
-    ),
-    (
-        verify.test_a_full_upgrade_moves_nothing_of_it,
-        *("apt-get", "echo 'Remv docker-ce [28.1]'"),
-        "a full upgrade would move docker-ce",
-    ),
-    (
-        verify.test_a_full_upgrade_moves_nothing_of_it,
-        *("apt-get", "echo 'E: broken packages' >&2; exit 100"),
-        "apt-get -s full-upgrade: E: broken packages",
-    ),
-    (
-        verify.test_no_unit_upgrades_the_node,
-        *("systemctl", SYSTEMCTL.replace("apt-daily.timer masked", "apt-daily.timer enabled")),
-        "apt-daily.timer is enabled, wanted masked",
-    ),
-    (
-        verify.test_no_unit_upgrades_the_node,
-        *("systemctl", f"{SYSTEMCTL}case $1 in list-units) echo 'packagekit.service loaded active running x';; esac"),
-        "packagekit.service runs",
-    ),
-    (
-        verify.test_no_unit_upgrades_the_node,
-        *("systemctl", "case $1 in list-unit-files) echo 'no bus' >&2; exit 4;; esac"),
-        "systemctl: no bus",
-    ),
-    (
-        verify.test_no_unit_upgrades_the_node,
-        *("systemctl", "case $1 in list-units) echo 'no bus' >&2; exit 1;; esac"),
-        "systemctl: no bus",
-    ),
-    (
-        verify.test_apt_upgrades_nothing_by_itself,
-        *("apt-config", PERIODIC.replace("v3='0'", "v3='1'")),
-        "APT::Periodic::Unattended-Upgrade is 1 for apt, wanted 0",
-    ),
-    (
-        verify.test_apt_upgrades_nothing_by_itself,
-        *("apt-config", PERIODIC.replace("v0='0'", "")),
-        "APT::Periodic::Enable is not set for apt, wanted 0",
-    ),
-    (
-        verify.test_apt_upgrades_nothing_by_itself,
-        *("apt-config", f"{PERIODIC}\necho 'E: syntax error' >&2; exit 100"),
-        "apt-config: E: syntax error",
-    ),
-    (
-        verify.test_the_declared_kernel_runs,
-        *("uname", "echo 6.17.0-1008-nvidia"),
-        f"kernel 6.17.0-1008-nvidia runs, wanted {KERNEL}; reboot required",
-    ),
-    (verify.test_the_declared_kernel_runs, "uname", UNKNOWN_PROGRAM, "uname: not found"),
-    (
-        verify.test_the_declared_driver_is_loaded,
-        *("nvidia-smi", "echo 'Driver/library version mismatch'; exit 18"),
-        "nvidia-smi does not reach the driver; reboot required: Driver/library version mismatch",
-    ),
-    (
-        verify.test_the_declared_driver_is_loaded,
-        *("nvidia-smi", UNKNOWN_PROGRAM),
-        "nvidia-smi does not reach the driver; reboot required: not found",
-    ),
-    (verify.test_the_declared_driver_is_loaded, "nvidia-smi", "exit 0", "nvidia-smi names no driver"),
-    (
-        verify.test_the_declared_driver_is_loaded,
-        *("nvidia-smi", "echo 580.159.03; echo 570.100"),
-        "driver 570.100 is loaded, wanted 580.159",
-    ),
-]
+TOOLS: dict[tuple[Check, str], dict[str, str]] = {
+    (verify.test_the_declared_driver_is_installed, "dpkg"): {
+        "echo 'cannot read the database' >&2; exit 2": "dpkg: cannot read the database",
+    },
+    (verify.test_what_must_not_move_is_on_hold, "apt-mark"): {
+        HOLDS.replace("libnvidia-compute-580:arm64", "bash"): "libnvidia-compute-580 is not on hold",
+        UNKNOWN_PROGRAM: "apt-mark: not found",
+    },
+    (verify.test_a_full_upgrade_moves_nothing_of_it, "apt-get"): {
+        "echo 'Inst nvidia-driver-580-open [580.159.03] (580.160.01 NVIDIA [arm64])'": (
+            "a full upgrade would move nvidia-driver-580-open"
+        ),
+        "echo 'Remv docker-ce [28.1]'": "a full upgrade would move docker-ce",
+        "echo 'E: broken packages' >&2; exit 100": "apt-get -s full-upgrade: E: broken packages",
+    },
+    (verify.test_no_unit_upgrades_the_node, "systemctl"): {
+        SYSTEMCTL.replace(
+            "apt-daily.timer masked", "apt-daily.timer enabled"
+        ): "apt-daily.timer is enabled, wanted masked",
+        f"{SYSTEMCTL}case $1 in list-units) echo 'packagekit.service loaded active running x';; esac": (
+            "packagekit.service runs"
+        ),
+        "case $1 in list-unit-files) echo 'no bus' >&2; exit 4;; esac": "systemctl: no bus",
+        "case $1 in list-units) echo 'no bus' >&2; exit 1;; esac": "systemctl: no bus",
+    },
+    (verify.test_apt_upgrades_nothing_by_itself, "apt-config"): {
+        PERIODIC.replace("v3='0'", "v3='1'"): "APT::Periodic::Unattended-Upgrade is 1 for apt, wanted 0",
+        PERIODIC.replace("v0='0'", ""): "APT::Periodic::Enable is not set for apt, wanted 0",
+        f"{PERIODIC}\necho 'E: syntax error' >&2; exit 100": "apt-config: E: syntax error",
+    },
+    (verify.test_the_declared_kernel_runs, "uname"): {
+        "echo 6.17.0-1008-nvidia": f"kernel 6.17.0-1008-nvidia runs, wanted {KERNEL}; reboot required",
+        UNKNOWN_PROGRAM: "uname: not found",
+    },
+    (verify.test_the_declared_driver_is_loaded, "nvidia-smi"): {
+        "echo 'Driver/library version mismatch'; exit 18": (
+            "nvidia-smi does not reach the driver; reboot required: Driver/library version mismatch"
+        ),
+        UNKNOWN_PROGRAM: "nvidia-smi does not reach the driver; reboot required: not found",
+        "exit 0": "nvidia-smi names no driver",
+        "echo 580.159.03; echo 570.100": "driver 570.100 is loaded, wanted 580.159",
+    },
+}
 
 
-@pytest.mark.parametrize(("check", "tool", "script", "says"), TOOLS)
+@pytest.mark.parametrize(
+    ("check", "tool", "script", "says"),
+    [(*key, *answer) for key, answers in TOOLS.items() for answer in answers.items()],
+)
 def test_what_a_tool_says(tmp_path: Path, check: Check, tool: str, script: str, says: str) -> None:
     stand_in(node(tmp_path), tool, script)
     assert faults(check, tmp_path) == [says]

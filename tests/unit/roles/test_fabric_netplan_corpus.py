@@ -92,6 +92,9 @@ OURS_AND_A_RENDERER = """network:
         ("network:\n  wifis:\n    w:\n      access-points: {a: {password: 'renderer: NetworkManager'}}\n", None),
         ("network:\n  renderer: [\n", None),
         ("network:\n  renderer: {a: hunter2}\n", None),
+        ("network: # renderer\n", None),
+        ("network: [renderer]\n", None),
+        ("[renderer]\n", None),
     ],
 )
 def test_the_renderer_of_all_interfaces_is_read_as_netplan_reads_it(

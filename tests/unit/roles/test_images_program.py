@@ -89,11 +89,12 @@ class DockerNode:
         return images.exists() and IMAGE in images.read_text()
 
     def fetch(
-        self, source: DockerNode, *, login_script: str = "", room: int | None = None, **docker: str
+        self, source: DockerNode, *, login_script: str = "", room: int | None = None, tries: int = 40, **docker: str
     ) -> subprocess.Popen[str]:
         """Start the program; the other node's shell is started with its PATH, as sshd does it.
 
         login_script: what that shell runs first. room: the bytes that the disk of this node takes of a file.
+        tries: how often the program tries to take its lock.
         """
         variables = [f"{key}={value}" for key, value in docker.items()]
         login = ["sh", "-c", f'{login_script}\nexec sh -c "$1"', "sh"] if login_script else ["sh", "-c"]
@@ -104,6 +105,8 @@ class DockerNode:
         text = PROGRAM.read_text().replace(
             '"folder": str(self.paths.folder), "left_out"', f'"folder": "{source.folder}", "left_out"'
         )
+        assert "\nTRIES = 40\n" in text
+        text = text.replace("\nTRIES = 40\n", f"\nTRIES = {tries}\n")
         program = self.root / "program.py"
         program.write_text(text)
         words = [sys.executable, "-I", "-B", str(program), "fetch", str(job)]
@@ -214,6 +217,25 @@ def test_what_docker_does_not_accept_is_fetched_once_more_with_all_layers(tmp_pa
     assert "docker load does not accept the archive; all layers are fetched" in done.reported
 
 
+def test_a_docker_that_ends_while_it_loads_has_not_refused_the_archive(tmp_path: Path) -> None:
+    """What has come stays, and the next run loads it without another byte."""
+    source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2", LAYERS[:3])
+    down, message = taker.root / "down", "Cannot connect to the Docker daemon at unix:///var/run/docker.sock"
+    docker = f'exec {sys.executable} -I {DOCKER} {taker.root}/store "$@"'
+    stand_in(
+        taker.root,
+        "docker",
+        f'[ "$1" != load ] || touch {down}; [ ! -e {down} ] || {{ echo {message} >&2; exit 1; }}\n{docker}',
+    )
+    done = ended(taker.fetch(source))
+    assert (done.fine, done.source_stopped, done.reported[-1]) == (False, False, message), done
+    came = taker.archive.stat().st_size
+    assert came < 2 * 300_000, "one of four layers"
+    stand_in(taker.root, "docker", docker)
+    done = ended(taker.fetch(source))
+    assert (done.fine, done.copied, taker.has_image()) == (True, 0, True), done
+
+
 def test_bytes_that_changed_on_their_way_are_loaded_nowhere(tmp_path: Path) -> None:
     source, taker = DockerNode.make(tmp_path / "n1", LAYERS), DockerNode.make(tmp_path / "n2")
     (source.root / "store" / digest(LAYERS[2]).partition(":")[2]).write_bytes(b"x" * 300_000)
@@ -293,7 +315,7 @@ def test_a_node_that_asks_whether_a_transfer_runs_does_not_end_the_one_that_begi
     lock = taker.archive.with_suffix(".lock")
     with lock.open("x") as asked:
         fcntl.flock(asked, fcntl.LOCK_SH)
-        fetch = taker.fetch(source)
+        fetch = taker.fetch(source, tries=4000)  # this process may be as slow as the machine is
         until(lambda: has_open(fetch.pid, lock))
     assert ended(fetch).fine
 

@@ -191,7 +191,7 @@ def test_an_image_that_does_not_tell_its_nccl_is_recorded_as_unknown(
     assert workdir.run(world, "dry").changing == 0
 
 
-@pytest.mark.parametrize("code", [124, 125])
+@pytest.mark.parametrize("code", [124, 125, 137, 143])
 def test_an_answer_that_did_not_come_is_not_recorded_and_asked_for_again(workdir: Workdir, code: int) -> None:
     world = workdir.world(rack(), n0={A: Held({X})}, n1={A: Held({X})})
     world.nccl[A] = (code, ["nccl: 2.28.9 wheel"])

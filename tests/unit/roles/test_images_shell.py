@@ -72,6 +72,25 @@ def test_room(node: Path) -> None:
     assert list(desired.free_space(asked(node, desired.ROOM))) == ["/var/lib/docker", "/var/lib/containerd"]
 
 
+def test_what_has_come_of_an_image_is_no_lack_of_room(node: Path) -> None:
+    """A killed transfer goes on from its last byte, so that the bytes of its archive are not needed again."""
+    archives = node / "var/tmp/sparkrack-images"
+    archives.mkdir(parents=True)
+    (archives / f"{'a' * 64}.tar").write_bytes(b"x" * 3_000_000)
+    came = int(subprocess.run(["du", "-sB1", archives], capture_output=True, text=True, check=True).stdout.split()[0])
+    assert came >= 3_000_000
+    stand_in(node, "df", "echo Avail; echo 1000")
+    assert desired.free_space(asked(node, desired.ROOM)) == {"/var/lib/docker": 1000 + came}
+    stand_in(node, "systemd-run", "")
+    for need, code in ((1000 + came, 0), (1001 + came, 1)):
+        text, stdin = scripts.start_copy(X, scripts.job(ROUTE, "ops", A, 50), [f"{node}/var/lib/docker"], need)
+        assert run(scripted(text, stdin), node).returncode == code
+    pull = scripts.start(X, "ops", ":", [f"{node}/var/lib/docker"], 1001)
+    assert run(pull, node).returncode == 1, "a pull does not use the archive"
+    stand_in(node, "stat", "echo $3")
+    assert desired.free_space(asked(node, desired.ROOM)) == {"/var/lib/docker": 1000}, "the archive is on another disk"
+
+
 def test_room_where_the_images_are_moved_to(node: Path) -> None:
     other = node / "da ta"
     other.mkdir()
@@ -270,9 +289,11 @@ def test_what_is_not_told_is_unknown_and_what_docker_could_not_do_is_no_answer(
     assert ask_nccl(node) == found
 
 
-def test_a_container_that_does_not_end_is_removed(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("client", ["exec sleep 600", "{ trap '' TERM; exec sleep 600; }"])
+def test_a_container_that_does_not_end_is_removed(node: Path, monkeypatch: pytest.MonkeyPatch, client: str) -> None:
+    """Also where docker's client does not end at the signal, as that of release 28: `timeout` exits with 137 then."""
     monkeypatch.setattr(scripts, "NCCL_SECONDS", 0.5)
-    stand_in(node, "docker", '[ "$1" != run ] || exec sleep 600')
+    stand_in(node, "docker", f'[ "$1" != run ] || {client}')
     assert ask_nccl(node) is None
     assert calls(node)[-1] == "docker rm --force sparkrack.image-look"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ from tests.unit.ops.shells import calls, stand_in
 from tests.unit.roles.models_hub import LocalStore, LoopbackHub, hub_source, model, node_source, serving, sha256
 
 FILES = model()
+SENDER = Path(__file__).parents[3] / "roles/models/files/send_files.py"
 BIG = "model-00002-of-00004.safetensors"
 SIZE = sum(map(len, FILES.values()))
 HALF = 100_000
@@ -157,6 +160,37 @@ def test_a_node_that_never_has_the_right_bytes_gives_none(tmp_path: Path, hub: L
     assert all(
         not part_of(fetch.store).exists() or part_of(fetch.store).stat().st_size < len(FILES[BIG]) for fetch in fetches
     )
+
+
+def test_a_part_that_is_removed_while_it_is_sent_goes_on_with_the_next_one(tmp_path: Path) -> None:
+    """The node that gives a file has dropped what had come, and has fetched it again."""
+    store = LocalStore(tmp_path / "n0")
+    stand_in(store.root, "systemctl", f'[ "$1" != show ] || echo {os.getpid()}')
+    part = store.folder / ".sparkrack/parts/one"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"01234")
+    files = [["one", 10, "0" * 64, "one", 0]]
+    request = {"folder": str(store.folder), "unit": "sparkrack-model-x.service", "follows": True, "files": files}
+    asked = tmp_path / "request"
+    asked.write_text(json.dumps(request))
+    with (
+        asked.open() as stdin,
+        subprocess.Popen(
+            [sys.executable, "-I", "-S", "-B", SENDER],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            env={"PATH": f"{store.root}/bin:{os.environ['PATH']}"},
+        ) as process,
+    ):
+        try:
+            assert process.stdout
+            assert process.stdout.read(5) == b"01234"
+            part.unlink()
+            part.write_bytes(b"0123456789")
+            assert process.communicate(timeout=60)[0] == b"56789"
+            assert process.returncode == 0
+        finally:
+            process.kill()
 
 
 def test_a_part_that_is_longer_here_than_there_waits_for_the_other_node(tmp_path: Path, hub: LoopbackHub) -> None:

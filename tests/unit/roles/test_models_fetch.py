@@ -385,6 +385,19 @@ def test_a_source_that_ended_without_the_model(store: LocalStore, tmp_path: Path
     assert store.recorded() == {"config.json"}
 
 
+def test_a_file_of_the_source_that_was_cut_since_it_was_recorded_is_named(store: LocalStore, other: LocalStore) -> None:
+    cut = other.folder / "config.json"
+    os.truncate(cut, 1)
+    log = store.fetch(store.job(FILES, node_source(other)), WORKERS=1)
+    assert log[-2:] == [f"config.json: {cut}: is shorter than its record says", "sparkrack: ended 1"], log
+
+
+def test_more_bytes_than_the_files_have_are_refused(store: LocalStore, other: LocalStore) -> None:
+    stand_in(store.root, "ssh", 'for last in "$@"; do :; done; sh -c "$last"; echo x')
+    log = store.fetch(store.job(FILES, node_source(other)), WORKERS=1)
+    assert log[-2:] == ["more bytes came than the files have", "sparkrack: ended 1"], log
+
+
 def test_a_failure_ends_copies_that_wait(store: LocalStore, other: LocalStore) -> None:
     """Of two files one fails at once, and the other would be waited for."""
     script = 'case $(cat) in *config.json*) echo "No route to host" >&2; exit 255; esac; '

@@ -147,5 +147,6 @@ def test_the_files_of_watch(folder: Path) -> None:
     lines, before = list[str](), dict[str, list[str]]()
     for name, section in {**WATCH, "roles that are left alone": ""}.items():
         rack = racked(folder, BLACKBOX["every key"], section, "" if name in WATCH else "memory, blackbox, fabric")
-        lines += [f"# {name}", *shown(of_watch(rack), before), "## alerts", *rules.alert_names(rack)]
+        alerts = ManagedFile("alerts", "\n".join(rules.alert_names(rack)).encode())
+        lines += [f"# {name}", *shown((*of_watch(rack), alerts), before)]
     generated.check("tests/cases/watch/files.md", "watch", "".join(f"{line}\n" for line in lines))

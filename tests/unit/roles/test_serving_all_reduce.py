@@ -27,7 +27,10 @@ from tests.unit.roles.test_serving_proof import UnitMachine
 KEPT = "var/lib/sparkrack/serve/collective"
 DOCKER = """
 case $1 in
-ps) case $* in *--all*) cat @/left 2>/dev/null ;; *) cat @/containers 2>/dev/null ;; esac; exit 0 ;;
+ps) case $* in
+    *--all*) cat @/left 2>/dev/null; [ ! -e @/leaving ] || { cat @/leaving; rm @/leaving; } ;;
+    *) cat @/containers 2>/dev/null ;;
+    esac; exit 0 ;;
 run) echo "$*" >> @/ran; cat @/printed; [ ! -s @/printed-errors ] || { cat @/printed-errors >&2; exit 1; } ;;
 logs) [ ! -e @/gone ] || { echo "Error response from daemon: No such container" >&2; exit 1; }
     cat @/printed @/printed-errors; echo ended ;;
@@ -176,6 +179,14 @@ def test_a_wire_that_was_measured_in_part_is_not_healthy(world: ServingWorld, tm
     assert (found.wire_good, found.slow, found.good) == (None, None, True)
 
 
+def test_a_wire_is_not_healthy_while_that_of_a_rank_is_not_measured_yet() -> None:
+    """The sessions of a verification measure in parallel: that of the head may be ready before another one begins."""
+    found = all_reduce.wire_between([wire()], ("n0", "n1", "n2"))
+    assert (found.good, found.verdict, found.gbps) == (None, "n2: not measured", (98.0,))
+    assert all_reduce.wire_between([wire()], ("n0", "n1")).good
+    assert all_reduce.wire_between([wire(good=False)], ("n0", "n1", "n2")).good is False
+
+
 def test_the_report_says_why_nothing_was_measured(world: ServingWorld) -> None:
     idle = Ended(world, silent=["n0"])
     (world.nodes["n1"].root / "containers").write_text("unit sparkrack-one\n")
@@ -273,6 +284,12 @@ def test_a_result_below_the_kept_one_with_this_image_fails(world: ServingWorld) 
     assert json.loads(kept.read_text())["gbytes"] == 12.0
 
 
+def test_the_record_of_other_nodes_is_not_compared_with() -> None:
+    text = json.dumps({"ranks": ["n0", "n1"], "gbytes": 20.0})
+    assert all_reduce.kept_record(text, ["n0", "n1"]) == {"ranks": ["n0", "n1"], "gbytes": 20.0}
+    assert all_reduce.kept_record(text, ["n0", "n2"]) is None
+
+
 def test_nothing_is_measured_while_a_unit_runs(world: ServingWorld) -> None:
     (world.nodes["n1"].root / "containers").write_text("unit sparkrack-one\n")
     ended = Ended(world)
@@ -313,11 +330,19 @@ def test_a_silent_node_keeps_no_container_of_another_one(world: ServingWorld, si
 
 def test_a_container_that_docker_does_not_remove_is_unknown_beside_the_result(world: ServingWorld) -> None:
     (world.nodes["n1"].root / "left").write_text("0123456789ab\n")
+    stand_in(world.nodes["n1"].root, "sleep", "")
     ended = Ended(world)
     assert "all-reduce of 64 MiB 10.9 GB/s" in ended.lines("note")[0]
     assert str(ended.failure) == (
         "n0: unit one: sparkrack-one-collective of n1 may be left until it ends by itself: docker does not remove it"
     )
+
+
+def test_a_container_that_docker_removes_by_itself_meanwhile_is_waited_for(world: ServingWorld) -> None:
+    """`docker rm` of a container with --rm that has ended: "removal of container is already in progress"."""
+    (world.nodes["n1"].root / "leaving").write_text("0123456789ab\n")
+    ended = Ended(world)
+    assert ended.failure is None, ended.failure
 
 
 def test_the_cause_is_named_beside_the_ranks_that_waited_for_it(world: ServingWorld) -> None:

@@ -6,9 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pty
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -36,6 +34,7 @@ from sparkrack.watch.history import BOOTS, CURVES, FIRED, LEGS
 from sparkrack.watch.metrics_delivery import deliver_drift
 from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
 from sparkrack.watch.switches import LEG_QUERIES, STATE_QUERIES, SWITCH_QUERIES
+from tests.own_terminal import Terminal
 from tests.unit.autopsy.nodes import Nodes
 from tests.unit.cli.cli_fixtures import SPARKRACK
 from tests.unit.drift.plans import machine, plan
@@ -135,44 +134,23 @@ def test_the_screen_renews_itself_until_it_is_ended(server: Server, tmp_path: Pa
     """On a terminal; Ctrl-C ends it with the exit code of what it showed."""
     file = tmp_path / "rack.yaml"
     file.write_text(changed(SWITCH, WATCHING))
-    screen, its = pty.openpty()
     words = [SPARKRACK, "watch", "--rack", str(file), "--url", server.url]
-    environment = {**os.environ, "TERM": "xterm"}
-    with subprocess.Popen(words, stdin=its, stdout=its, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        os.close(its)
-        seen = ""
-        try:
-            while len(set(re.findall(r"\d\d:\d\d:\d\d UTC, two by", seen))) < 2:
-                assert select.select([screen], [], [], LIMIT)[0], seen
-                seen += os.read(screen, 4096).decode()
-            process.send_signal(signal.SIGINT)
-            assert process.wait(LIMIT) in (0, 2)
-            assert process.stderr
-            assert "Traceback" not in process.stderr.read()
-        finally:
-            process.kill()
-            os.close(screen)
-    assert "clock MHz" in seen
+    with Terminal(words, {**os.environ, "TERM": "xterm"}) as terminal:
+        terminal.until(r"(\d\d:\d\d:\d\d UTC, two by)(?s:.*)(?!\1)\d\d:\d\d:\d\d UTC, two by")
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.finish() in (0, 2)
+        assert "Traceback" not in terminal.shown
+        assert "clock MHz" in terminal.shown
 
 
 def test_a_terminal_without_cursor_movement_gets_one_reading(server: Server, tmp_path: Path) -> None:
     """`TERM=dumb`, as in an editor's shell: nothing can be renewed there, so the command ends after one reading."""
     file = tmp_path / "rack.yaml"
     file.write_text(changed(SWITCH, WATCHING))
-    screen, its = pty.openpty()
     words = [SPARKRACK, "watch", "--rack", str(file), "--url", server.url]
-    environment = {**os.environ, "TERM": "dumb"}
-    with subprocess.Popen(words, stdin=its, stdout=its, stderr=its, env=environment) as process:
-        os.close(its)
-        seen = b""
-        try:
-            while not re.search(rb"\d\d:\d\d:\d\d UTC, two by", seen):
-                assert select.select([screen], [], [], LIMIT)[0], seen
-                seen += os.read(screen, 4096)
-            assert process.wait(LIMIT) in (0, 2)
-        finally:
-            process.kill()
-            os.close(screen)
+    with Terminal(words, {**os.environ, "TERM": "dumb"}) as terminal:
+        assert terminal.finish() in (0, 2)
+        assert re.search(r"\d\d:\d\d:\d\d UTC, two by", terminal.shown)
 
 
 def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: Path) -> None:
@@ -184,8 +162,7 @@ def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: P
 
     def judged() -> str:
         try:
-            check = verify.test_the_node_exports_what_it_knows_of_itself
-            check(spark2, machine, server.rack, report)  # type: ignore[arg-type]
+            verify.test_the_node_exports_what_it_knows_of_itself(spark2, machine, report)
         except AssertionError as fault:
             return str(fault)
         return ""
@@ -247,7 +224,7 @@ def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:
     report = CheckReporter([])
     machine: Any = Machine(tmp_path)
     for node in server.rack.nodes.values():
-        verify.test_the_exporter_answers(node, machine, server.rack)  # type: ignore[arg-type]
+        verify.test_the_exporter_answers(node, machine)
     at = server.rack.nodes["spark2"]
     verify.test_every_node_is_scraped(at, machine, server.rack, report)
     verify.test_the_alerts_are_evaluated(at, machine, server.rack, report)
@@ -402,7 +379,7 @@ def test_a_node_that_dies_is_reported(server: Server, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=r"spark1 is down: .*connection refused"):
         verify.test_every_node_is_scraped(server.rack.nodes["spark2"], machine, server.rack, report)
     with pytest.raises(AssertionError, match="Connection refused"):
-        verify.test_the_exporter_answers(server.rack.nodes["spark1"], machine, server.rack)  # type: ignore[arg-type]
+        verify.test_the_exporter_answers(server.rack.nodes["spark1"], machine)
 
 
 # Name, node and further labels of an alert, and whether others silence it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from core.model.errors import ConfigError
 from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
-from roles.watch import notifications, rules, switch_reader, switch_reader_apply
+from roles.watch import apply, notifications, rules, switch_reader
 from roles.watch.facts import (
     METRICS_FILES,
     MODES,
@@ -92,7 +93,7 @@ class Node:
 
 
 def changeset(here: FactsAndSecret) -> Changeset:
-    return switch_reader_apply.run_switch_reader.changeset(here)
+    return apply.run_switch_reader.changeset(here)
 
 
 def messages(found: Changeset) -> list[str]:
@@ -338,31 +339,38 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 def test_what_a_switch_answers_as_metrics(
     reader: dict[str, Any], name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    """That of the healthy switch as a whole; of the others what differs from it."""
 
-    def answer(path: str, *fields: str) -> Any:
-        asked.append(f"{path}: {' '.join(fields)}")
-        found = {**ANSWERS, **PROBLEMS[name]}[path]
-        if isinstance(found, tuple):
-            raise reader["SwitchProblemError"](*found)
-        return found
+    def read(problem: dict[str, Any]) -> list[str]:
+        asked: list[str] = []
 
-    def connect(target: dict[str, Any], password: str) -> SimpleNamespace:
-        asked.append(f"{target['name']} with the password {password}")
-        return SimpleNamespace(
-            get=lambda path, fields: answer(path, *fields),
-            monitor=lambda path, ids, fields: answer(f"monitor {','.join(ids)}", path, *fields),
-            close=lambda: asked.append("closed"),
-        )
+        def answer(path: str, *fields: str) -> Any:
+            asked.append(f"{path}: {' '.join(fields)}")
+            found = {**ANSWERS, **problem}[path]
+            if isinstance(found, tuple):
+                raise reader["SwitchProblemError"](*found)
+            return found
 
-    monkeypatch.setitem(reader, "Connection", connect)
-    text = reader["read_switch"](TARGET, "of the reader").text()
-    stamps = re.findall(r"^sparkrack_switch_reading_timestamp_seconds\{switch=\"crs812\"\} (\S+)$", text, re.MULTILINE)
-    assert [abs(float(stamp) - time.time()) < 600 for stamp in stamps] == [True]
-    text = text.replace(stamps[0], "now")
-    if name != "a healthy switch":
-        text = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("# "))
-    generated.check_in_test(READINGS, f"{text}{capsys.readouterr().err}" + "".join(f"asked: {one}\n" for one in asked))
+        def connect(target: dict[str, Any], password: str) -> SimpleNamespace:
+            asked.append(f"{target['name']} with the password {password}")
+            return SimpleNamespace(
+                get=lambda path, fields: answer(path, *fields),
+                monitor=lambda path, ids, fields: answer(f"monitor {','.join(ids)}", path, *fields),
+                close=lambda: asked.append("closed"),
+            )
+
+        monkeypatch.setitem(reader, "Connection", connect)
+        text = reader["read_switch"](TARGET, "of the reader").text()
+        (stamp,) = re.findall(r"^sparkrack_switch_reading_timestamp_seconds\{switch=\"crs812\"\} (\S+)$", text, re.M)
+        assert abs(float(stamp) - time.time()) < 600
+        return [*text.replace(stamp, "now").splitlines(), *capsys.readouterr().err.splitlines(), *asked]
+
+    healthy, found = read({}), read(PROBLEMS[name])
+    if found != healthy:
+        # Without the lines of HELP and TYPE, which follow from the others.
+        lines = list(difflib.unified_diff(healthy, found, n=0, lineterm=""))[2:]
+        found = [line for line in lines if not line.startswith(("@@", "-# ", "+# "))]
+    generated.check_in_test(READINGS, "".join(f"{line}\n" for line in found))
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,8 @@ def test_a_ledger_tells_what_is_not_judged_yet_also_with_a_torn_line(ledgers: Pa
     ledger.write(TrialStarted(key="args.a", value=2))
     ledger.write(TrialJudged(key="args.a", value=2, verdict="interrupted"))
     ledger.write(TrialStarted(key="args.a", value=2))
+    ledger.write(TrialJudged(key="args.a", value=2, verdict="unknown"))
+    ledger.write(TrialStarted(key="args.a", value=2))
     ledger.write(TrialRun(key="args.a", value=2, tokens_s=3.5))
     (path,) = ledgers.iterdir()
     with path.open("a") as file:
@@ -259,6 +261,7 @@ def test_a_ledger_tells_what_is_not_judged_yet_also_with_a_torn_line(ledgers: Pa
     assert again
     assert again.lines == found.lines
     assert again.open_tries == (Try("args.a", True),)
+    assert not again.is_done, "a value is open"
     assert again.unjudged_runs(Try("args.a", 2)) is None
     assert again.ended
 

@@ -22,9 +22,6 @@ class Trouble:
         """The head node answers, and nothing can be written below /run."""
         self.head.lock.parent.touch()
 
-    def unlocked(self) -> None:
-        self.head.lock.unlink()
-
     def interrupted(self) -> None:
         raise KeyboardInterrupt
 

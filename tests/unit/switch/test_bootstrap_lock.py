@@ -71,17 +71,14 @@ ALONE = "; continuing without the lock of the rack\ncrs812: ready\n"
 CASES = {
     "free": Case(0, READY),
     "held": Case(1, f"Error: {OTHER.busy}\n", began=False, before=Workdir.held, left=OTHER.text),
-    "no room": Case(1, "Error: spark1: the lock of the rack cannot be taken: ", began=False, before=Workdir.no_room),
     "no node yet": Case(0, f"{AWAY}ssh: connect: No route to host{ALONE}", locked=False, before=Workdir.off),
     "no user yet": Case(0, f"{AWAY}sudo: a password is required{ALONE}", locked=False, before=Workdir.no_sudo),
     "dry": Case(0, "crs812: nothing is missing\n", locked=False, words=("--dry",)),
     "dry while held": Case(
         *(0, "crs812: nothing is missing\n"), locked=False, before=Workdir.held, words=("--dry",), left=OTHER.text
     ),
-    "unlocked meanwhile": Case(1, "Error: spark1: the lock was gone before the end", during=Workdir.unlocked),
     "taken meanwhile": Case(1, "spark1: the lock is now that of run 2026", during=Workdir.held, left=OTHER.text),
     "ctrl-c": Case(1, "ended\n", during=Workdir.interrupted),
-    "sighup": Case(1, "ended\n", during=Workdir.hung_up),
     "fault": Case(1, "Error: crs812: the switch is odd\n", during=Workdir.failed),
 }
 

@@ -43,8 +43,10 @@ MANUAL = {
 }
 UNUSED = {("qsfp56-dd", "1x100G"): [5, 6, 7, 8]}
 """Lanes that no leg takes."""
+CAGES = {cage_kind(cage).name: cage for cage in LANES}.values()
+"""The last cage of each kind."""
 EVERY = [
-    (cage, split, medium) for cage in LANES for split in cage_kind(cage).breakouts for medium in ("copper", "optic")
+    (cage, split, medium) for cage in CAGES for split in cage_kind(cage).breakouts for medium in ("copper", "optic")
 ]
 
 

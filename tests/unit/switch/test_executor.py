@@ -79,21 +79,6 @@ def test_every_key_at_once_goes_well(rack: MakeRack, device: Device) -> None:
     assert device.armed == []
 
 
-@pytest.mark.parametrize("missing", ["SNMP_A", "READER_PASSWORD"])
-def test_a_missing_secret_ends_it_before_the_first_write(
-    rack: MakeRack, device: Device, monkeypatch: pytest.MonkeyPatch, missing: str
-) -> None:
-    todo = prepared(rack, device, dict(EVERY_KEY))
-    before = copy.deepcopy(device.tables)
-    monkeypatch.delenv(missing)
-    ended = run(todo, device)
-    assert not ended.done
-    assert missing in ended.text
-    assert "swordfish" not in ended.text
-    assert device.commands == []
-    assert device.tables == before
-
-
 def faulty(words: str, number: int) -> Callable[[tuple[str, ...]], bool]:
     """True at the given one of the sentences that begin with `words`."""
     seen = iter(range(10_000))
@@ -165,18 +150,6 @@ def test_wherever_the_connection_breaks_the_user_is_reported_what_is_so(
         judged(device, before, todo, execute(todo, line), f"{number}: {device.heard[-1:]}")
 
 
-def test_the_release_that_was_answered_by_silence_came_through(rack: MakeRack, device: Device) -> None:
-    todo = prepared(rack, device)
-    line = device.line()
-    device.main.lose = lambda words: "after" if words[0] == "/safe-mode/release" else ""
-    ended = execute(todo, line)
-    assert ended.done
-    assert ended.text.startswith("error after the last change, at: releasing safe mode: ")
-    assert ended.text.splitlines()[-1] == NEW
-    assert declared(todo, device.tables)
-    assert device.armed == []
-
-
 def test_a_switch_that_reads_as_declared_before_its_links_were_checked_is_not_a_success(
     rack: MakeRack, device: Device
 ) -> None:
@@ -205,17 +178,6 @@ def test_a_second_portion_that_fails_takes_the_first_along(rack: MakeRack, devic
     assert ended.text.splitlines()[-1] == OLD
     assert meaning(device.tables) == meaning(before)
     assert device.armed == []
-
-
-def test_an_unroll_that_fails_ends_the_session_instead(rack: MakeRack, device: Device) -> None:
-    before = copy.deepcopy(device.tables)
-    todo = prepared(rack, device)
-    line = device.line()
-    device.main.trap = lambda words: words[0] in ("/system/identity/set", "/safe-mode/unroll")
-    ended = execute(todo, line)
-    assert "unroll failed (failure: refused), the connection was closed" in ended.text
-    assert ended.text.splitlines()[-1] == OLD
-    assert meaning(device.tables) == meaning(before)
 
 
 def test_a_switch_that_cannot_be_reached_again_undoes_it_by_itself(rack: MakeRack, device: Device) -> None:

@@ -29,26 +29,8 @@ def test_the_mounting_is_not_the_model(rack: MakeRack, board: str) -> None:
     [
         (
             "/system/routerboard",
-            [{"model": "CRS804-4DDQ"}],
-            "the device is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ",
-        ),
-        (
-            "/system/routerboard",
             [{"model": "CRS812-8DS-2DQ-2DDQ"}],
             "the device has serial number (none); the rack file means HX1",
-        ),
-        (
-            "/system/routerboard",
-            [{"model": "CRS812-8DS-2DQ-2DDQ", "serial-number": "HX2"}],
-            "the device has serial number HX2; the rack file means HX1",
-        ),
-        (
-            "/system/resource",
-            [{"version": "7.22.1 (stable)"}],
-            (
-                "the device runs RouterOS 7.22.1 (stable); at least 7.23 is needed, take {current}: sparkrack upgrade "
-                "switch --packages FOLDER"
-            ),
         ),
         (
             "/system/resource",
@@ -60,7 +42,6 @@ def test_the_mounting_is_not_the_model(rack: MakeRack, board: str) -> None:
         ),
         ("/system/resource", [{"version": "banana"}], "the device reports RouterOS 'banana', which is not a version"),
         ("/system/resource", [{}], "the device reports RouterOS '', which is not a version"),
-        ("/system/package", [], "package switch-marvell is not installed; without it the cages do not work"),
         (
             "/system/package",
             [{".id": "*1", "name": "switch-marvell", "disabled": "true"}],
@@ -172,18 +153,10 @@ def test_the_l2mtu_that_the_plan_itself_writes_counts(rack: MakeRack) -> None:
         plan(*rack(vlans=[1100, 1101]), reading(tables))
 
 
-@pytest.mark.parametrize(
-    ("mode", "reported"),
-    [
-        ({"mode": "home"}, "device mode home keeps the scheduler off"),
-        ({"mode": "home", "scheduler": "false"}, "device mode home keeps the scheduler off"),
-    ],
-)
-def test_a_device_that_would_run_no_rollback_timer_is_refused(
-    rack: MakeRack, mode: dict[str, str], reported: str
-) -> None:
+@pytest.mark.parametrize("mode", [{"mode": "home"}, {"mode": "home", "scheduler": "false"}])
+def test_a_device_that_would_run_no_rollback_timer_is_refused(rack: MakeRack, mode: dict[str, str]) -> None:
     tables = factory() | {"/system/device-mode": [mode]}
-    with pytest.raises(RefusedError, match=reported) as refused:
+    with pytest.raises(RefusedError, match="device mode home keeps the scheduler off") as refused:
         plan(*rack(), reading(tables))
     assert "run /system/device-mode/update" in str(refused.value)
     assert "press the reset or mode button of the device within 5 minutes" in str(refused.value)

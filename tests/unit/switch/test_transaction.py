@@ -13,7 +13,7 @@ from switch.target_state import DeclaredTarget
 from switch.transaction import MARGIN_SECONDS, Check, Say, Step, Transaction
 from tests.unit.switch.in_memory_switch import Clock, Device
 from tests.unit.switch.racks import EVERY_KEY, MakeRack
-from tests.unit.switch.rows import asking, row
+from tests.unit.switch.rows import asking
 
 OTHER = {"enabled": "true", "current": "false", "user": "eve"}
 
@@ -40,13 +40,6 @@ def at(title: str, do: Callable[[], object]) -> Callable[[Step], None]:
     return look
 
 
-def test_another_user_holds_safe_mode(rack: MakeRack, device: Device) -> None:
-    device.safe = OTHER
-    ended = run(prepared(rack, device), device)
-    assert ended.text.startswith("stopped at: looking whether safe mode is free: safe mode is held by eve")
-    assert set(device.commands) == {"/safe-mode/print", "/user/active/print"}
-
-
 def test_the_hold_is_looked_at_after_every_write_and_before_the_release(rack: MakeRack, device: Device) -> None:
     steps = [step.title for step in prepared(rack, device).steps()]
     released = steps.index("releasing safe mode")
@@ -67,25 +60,6 @@ def test_a_hold_that_was_lost_ends_it_before_the_release(rack: MakeRack, device:
     assert "not ours any more (held by eve)" in ended.text
     assert "another session has taken safe mode, so later writes are not reverted by it" in ended.text
     assert "/safe-mode/release" not in device.commands
-
-
-def test_a_switch_that_is_changed_meanwhile_is_not_written_to(rack: MakeRack, device: Device) -> None:
-    todo = prepared(rack, device)
-    row(device.tables, "qsfp56-dd-1-1")["mtu"] = "2000"
-    ended = run(todo, device)
-    assert "does not read as expected at /interface/ethernet qsfp56-dd-1-1" in ended.text
-    assert "/interface/ethernet/set" not in device.commands
-    assert ended.text.splitlines()[-1].startswith("looked again: nothing of this run is left on the switch")
-    assert row(device.tables, "qsfp56-dd-1-1")["mtu"] == "2000", "theirs stays"
-
-
-def test_a_write_that_did_not_stay_ends_it(rack: MakeRack, device: Device) -> None:
-    def slip() -> None:
-        device.tables["/system/identity"][0]["name"] = "other"
-
-    ended = run(prepared(rack, device), device, at("reading everything back", slip))
-    assert "stopped at: reading everything back: the switch does not read as expected at /system/identity" in ended.text
-    assert ended.text.splitlines()[-1] == "looked again: the switch is as it was before the run"
 
 
 def test_another_switch_behind_the_address_ends_it(rack: MakeRack, device: Device) -> None:
@@ -179,14 +153,6 @@ def test_a_timer_that_never_runs_ends_it_before_the_first_write(rack: MakeRack, 
     assert "/safe-mode/take" not in device.commands
     assert [command for command in device.commands if command.endswith("/set")] == []
     assert device.armed == []
-
-
-def test_without_a_second_session_nothing_is_written(rack: MakeRack, device: Device) -> None:
-    device.most_sessions = 1
-    ended = run(prepared(rack, device), device)
-    assert ended.text.startswith("stopped at: logging in a second time: no second session (")
-    assert "max-sessions of the service in /ip/service" in ended.text
-    assert [command for command in device.commands if not command.endswith("/print")] == []
 
 
 def test_a_safe_mode_that_overflowed_names_who_wrote(rack: MakeRack, device: Device) -> None:

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from core.routeros.menus import ETHERNET, PROFILE, QUEUE, SETTINGS
-from core.routeros.menus.menu import Menu
+from core.routeros.menus import ETHERNET, PROFILE, QUEUE, SETTINGS, Menu
 from switch.backup import KEPT
 from switch.upgrade.differences import differences, export_diff
 from tests.unit.switch.rows import factory, reading
