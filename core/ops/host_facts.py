@@ -17,6 +17,7 @@ from core.ops.run_lock import clock
 from core.ops.shell import run_script
 from core.probes import protocol
 from core.probes.protocol import Reading, UnknownError
+from core.util.joined_questions import join_questions
 
 ANSWER_SECONDS = 40
 """Seconds for the whole answer of a node, while all others wait for it. A slow node takes seconds (a virtual node on a
@@ -193,14 +194,15 @@ def invalidate(host: Host) -> None:
 
 def script(probes: list[Probe]) -> str:
     """Return the script that asks the questions of all these probes."""
-    return protocol.script(*_merge_questions(probes))
+    commands, files = _merge_questions(probes)
+    return protocol.script(commands, files, join_questions(commands))
 
 
 def parse(probes: list[Probe], lines: list[str]) -> HostReading:
     """Parse the answers in the output of the script; a missing or garbled answer is unknown."""
     commands, files = _merge_questions(probes)
     try:
-        reading = protocol.parse(lines, commands, files).reading
+        reading = protocol.parse(lines, commands, files, join_questions(commands)).reading
     except protocol.IncompleteAnswerError:
         return HostReading({}, dict.fromkeys((*files, *commands), "the node's answer ends too early"))
     except protocol.InvalidAnswerError as error:

@@ -3,13 +3,17 @@
 Checks of verify (`roles/*/verify.py`) do not use it on purpose: what proves a change must not share its reading.
 
 An answer is known, absent (a file that does not exist) or unknown: a command that failed, or an answer that is missing
-or garbled. A script prints a line for each question, with the content in base64:
+or garbled. A script prints all answers as one line of base64, and `complete` at last; other lines, as of the greeting
+of a login shell, are ignored. The line has a mark that the node has made for it, and then the answers:
 
-    PATH absent         a file that does not exist
-    PATH CONTENT CODE   a file, and the exit status of its reading
-    NAME CONTENT        a command; the last line of its content is its exit status
+    NAME          the path of a file, or the name of a command
+    CONTENT       any bytes; those of a command are without NUL
+    STATUS        the exit status of the command or of the reading, or `absent` for a file that does not exist
+    MARK
 
-and `complete` at last. Other lines, as of the greeting of a login shell, are ignored.
+A later answer replaces one of the same name. `=files` has a line with size and path for each of several files, an empty
+line, and their contents one after the other. `=0`, `=1`, … are the answers to joined questions; the node answers their
+members one by one when it has none.
 """
 
 from __future__ import annotations
@@ -22,16 +26,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from core.util import resources
+from core.util.joined_questions import JoinedQuestion
 
 LOCALE = "export LC_ALL=C"
 """C locale for tools: sudo keeps the locale of the login user, in which tools translate their output."""
 END = "complete"
 MAX_BYTES = 8 << 20
 """Maximum size of the output of a script; a longer one is not parsed."""
-# As few processes as can be. A command has a shell of its own, without input.
+# As few processes as can be: one for a command, three for all files.
 FUNCTIONS = "\n".join([LOCALE, resources.shell_text("core.probes", "files/probe-functions.sh")])
 NO_ANSWER = "the node did not answer"
 _GARBLED = "the node's answer is garbled"
+_FILES = "=files"
+_MARK = re.compile(rb"[0-9A-Za-z]{24}")
+_Reported = tuple[bytes, bytes]
+"""Content and status of an answer."""
 
 
 class UnknownError(Exception):
@@ -120,28 +129,42 @@ class Answers:
         return Reading({**self.files, **found}, {**self.unknown, **failed})
 
 
-def script(commands: Mapping[str, str], files: Iterable[str] = ()) -> str:
+def script(commands: Mapping[str, str], files: Iterable[str] = (), joined: Sequence[JoinedQuestion] = ()) -> str:
     """Return the script that reads `files` and runs `commands` (shell texts by name). It needs no input, and changes
-    nothing unless a command does. A name or path with a space or line break gets no answer.
+    nothing unless a command does. A name or path with a line break gets no answer. `joined`: the commands that are
+    asked together.
     """
-    parts = [FUNCTIONS]
-    parts += [shlex.join(["f", path]) for path in files]
-    parts += [shlex.join(["c", name, text]) for name, text in commands.items()]
-    return "\n".join([*parts, f"echo {END}"])
+    parts = [FUNCTIONS, "{", "printf '%s\\n' \"$mark\""]
+    if paths := [path for path in files if "\n" not in path]:
+        parts.append(shlex.join(["files", *paths]))
+    for number, question in enumerate(joined):
+        # One that the joined question did not get an answer for is unknown, and the others are not.
+        parts += [f"p={shlex.quote(question.program)}", f'c ={number} "set -- {" ".join(question.subjects)}; $p" || {{']
+        parts += [f'c {name} "set -- {" ".join(one.subjects)}; $p"' for name, one in question.members.items()]
+        parts.append("}")
+    apart = commands.keys() - {name for question in joined for name in question.members}
+    parts += [shlex.join(["c", name, text]) for name, text in commands.items() if name in apart and "\n" not in name]
+    return "\n".join([*parts, "} | base64 -w0", "echo", f"echo {END}"])
 
 
-def parse(output: str | Sequence[str], commands: Iterable[str], files: Iterable[str] = ()) -> Answers:
+def parse(
+    output: str | Sequence[str],
+    commands: Iterable[str],
+    files: Iterable[str] = (),
+    joined: Iterable[JoinedQuestion] = (),
+) -> Answers:
     """Parse the output of a script that asked these questions: a text, or its lines. Raises InvalidAnswerError when it
     is incomplete or too long: then no part of it is known.
     """
-    lines = _complete_lines(output)
-    reported = {words[0]: words[1:] for words in (line.split(" ") for line in lines) if len(words) > 1}
+    reported = _read_answers(output)
+    for number, question in enumerate(joined):
+        reported = {**_split_joined(question, reported.get(f"={number}")), **reported}
     found: dict[str, Answer] = {}
     contents: dict[str, bytes | None] = {}
     unknown: dict[str, str] = {}
     for path in files:
         try:
-            contents[path] = _decode_file(reported.get(path))
+            contents[path] = _parse_file_answer(reported.get(path))
         except UnknownError as error:
             unknown[path] = str(error)
     for name in commands:
@@ -156,7 +179,7 @@ def parse_commands(output: str) -> Mapping[str, Answer]:
     """Parse the output of a script that asked only commands: the answer of each by its name, whatever its exit status;
     a missing or garbled one is left out. Raises InvalidAnswerError, also when no answer is left.
     """
-    names = dict.fromkeys(line.partition(" ")[0] for line in _complete_lines(output) if " " in line)
+    names = [name for name in _read_answers(output) if not name.startswith(("/", "="))]
     found = parse(output, names).commands
     if not found:
         raise InvalidAnswerError("it answered something else")
@@ -171,39 +194,75 @@ def _complete_lines(output: str | Sequence[str]) -> Sequence[str]:
     end = len(lines) - 1 if lines and not lines[-1] else len(lines)
     if not end or lines[end - 1].strip() != END:
         raise IncompleteAnswerError("it did not answer to the end")
-    return lines[:end]
+    return lines[: end - 1]
 
 
-def _decode_file(reported: list[str] | None) -> bytes | None:
-    match reported:
-        case ["absent"]:
-            return None
-        case [content, "0"]:
-            return _decode_base64(content)
-        case [_, code]:
-            raise UnknownError(_exit_text(code))
-    raise UnknownError(NO_ANSWER)
+def _read_answers(output: str | Sequence[str]) -> dict[str, _Reported]:
+    """Return the answers in an output by their names, each with its status."""
+    lines = _complete_lines(output)
+    try:
+        decoded = base64.b64decode(lines[-1].strip() if lines else "", validate=True)
+    except (binascii.Error, ValueError):
+        return {}
+    mark, _, rest = decoded.partition(b"\n")
+    if not _MARK.fullmatch(mark):
+        return {}
+    found: dict[str, _Reported] = {}
+    for answer in rest.split(b"\n" + mark + b"\n")[:-1]:
+        name, _, content = answer.partition(b"\n")
+        content, _, status = content.rpartition(b"\n")
+        found[name.decode(errors="surrogateescape")] = (content, status)
+    return {**_split_files(found.pop(_FILES, None)), **found}
 
 
-def _parse_command_answer(reported: list[str] | None) -> Answer:
-    match reported:
-        case [content]:
-            output, _, code = _decode_base64(content).rpartition(b"\n")
-            if re.fullmatch(rb"[0-9]{1,3}", code):
-                return Answer(int(code), output)
-            raise UnknownError(_GARBLED)
-    raise UnknownError(NO_ANSWER)
+def _split_files(reported: _Reported | None) -> dict[str, _Reported]:
+    """Return the content of each of several files. None is known when their sizes are not that of all contents."""
+    if reported is None or reported[1] != b"0":
+        return {}
+    listing, _, contents = reported[0].partition(b"\n\n")
+    found: dict[str, _Reported] = {}
+    for line in listing.split(b"\n"):
+        size, _, path = line.partition(b" ")
+        if not size.isdigit():
+            return {}
+        found[path.decode(errors="surrogateescape")] = (contents[: int(size)], b"0")
+        contents_left = len(contents) - int(size)
+        if contents_left < 0:
+            return {}
+        contents = contents[int(size) :]
+    return {} if contents else found
+
+
+def _split_joined(question: JoinedQuestion, reported: _Reported | None) -> dict[str, _Reported]:
+    """Return the answer to each member of a joined question."""
+    if reported is None or reported[1] != b"0":
+        return {}
+    try:
+        return {name: (answer, b"0") for name, answer in question.split(reported[0]).items()}
+    except ValueError:
+        return dict.fromkeys(question.members, (b"", b"garbled"))
+
+
+def _parse_file_answer(reported: _Reported | None) -> bytes | None:
+    if reported == (b"", b"absent"):
+        return None
+    answer = _parse_command_answer(reported)
+    if answer.code:
+        raise UnknownError(_exit_text(answer.code))
+    return answer.output
+
+
+def _parse_command_answer(reported: _Reported | None) -> Answer:
+    if reported is None:
+        raise UnknownError(NO_ANSWER)
+    content, status = reported
+    if re.fullmatch(rb"[0-9]{1,3}", status):
+        return Answer(int(status), content)
+    raise UnknownError(_GARBLED)
 
 
 def _exit_text(code: int | str) -> str:
     return f"reading it ends with exit {code}"
-
-
-def _decode_base64(content: str) -> bytes:
-    try:
-        return base64.b64decode(content, validate=True)
-    except (binascii.Error, ValueError):
-        raise UnknownError(_GARBLED) from None
 
 
 def logged_output(lines: Sequence[str]) -> str:
@@ -212,13 +271,17 @@ def logged_output(lines: Sequence[str]) -> str:
     """
     if not lines or not any(line.strip() == END for line in lines[-3:]):
         return "\n".join(lines)
-    answers = [words[0] for words in (line.split(" ") for line in lines) if len(words) > 1]
-    return f"answers of a probe, without their contents: {', '.join(answers)}"
+    try:
+        names = ", ".join(_read_answers(list(lines)))
+    except InvalidAnswerError as error:
+        names = str(error)
+    return f"answers of a probe, without their contents: {names}"
 
 
 def logged_title(text: str) -> str:
     """Return a short name for a script in a log: what a probe asks; empty for any other script."""
     if not text.rstrip("'").endswith(f"echo {END}"):
         return ""
-    names = re.findall(r"^[cf] (\S+)", text, re.MULTILINE)
+    files = re.findall(r"^files (.*)", text, re.MULTILINE)
+    names = [*" ".join(files).split(), *re.findall(r"^c ([^=\s]\S*)", text, re.MULTILINE)]
     return f"ssh: probe of {len(names)} values: {' '.join(names)}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from core.util.joined_questions import JoinableQuestion
 
 MARKS = "/run/sparkrack"
 """Folder of marks for files that were written and that no program has read yet; a reboot replaces the reading."""
@@ -49,9 +51,20 @@ class SystemdUnit:
         return self.file == "enabled"
 
 
-def show_units(units: Iterable[str]) -> str:
+def show_units(units: Iterable[str]) -> JoinableQuestion:
     """Return the shell text that prints the properties of these units."""
-    return f"systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload {' '.join(units)}"
+    return JoinableQuestion(
+        'systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "$@"', units, _split_blocks
+    )
+
+
+def _split_blocks(answer: str, units: Sequence[str]) -> dict[str, str]:
+    """Return the block of each unit. systemd prints one for each argument in their order, and one that is an alias has
+    the name of its unit."""
+    blocks = answer.rstrip("\n").split("\n\n")
+    if len(blocks) != len(units):
+        raise ValueError(f"{len(blocks)} units instead of {len(units)}")
+    return {unit: f"{block}\n\n" for unit, block in zip(units, blocks, strict=True)}
 
 
 def parse_units(fact: str, answer: str, wanted: Iterable[str]) -> dict[str, SystemdUnit]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from core.util.event import Action, Event, file_acted
+from core.util.joined_questions import JoinableQuestion, split_lines
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class ManagedFile:
         return FileState(f"{self.mode} root:root", _content_sha256(self.content))
 
 
+_SELECT_EXISTING = 'for f; do shift; [ ! -e "$f" ] || set -- "$@" "$f"; done; [ $# -gt 0 ] || exit 0; '
 # Two programs for all files: starting a program costs more than its work.
 _HASHES = (
     'm=$(stat -c "%a %U:%G" -- "$@") && s=$(sha256sum -- "$@") || exit 9; '
@@ -46,12 +48,12 @@ def header(rack: str, comment: str = "#") -> str:
     return f"{comment} Written by sparkrack for the rack {rack}; a change here is overwritten."
 
 
-def probe_hashes(paths: Iterable[str]) -> str:
+def probe_hashes(paths: Iterable[str]) -> JoinableQuestion:
     """Return shell text that prints mode, owner, hash and path of each existing file, without its content.
 
     A dangling link is not a file. The shell text ends with exit 9 when a file cannot be read.
     """
-    return f"{_select_existing_files(paths)}{_HASHES}"
+    return JoinableQuestion(f"{_SELECT_EXISTING}{_HASHES}", paths, split_lines)
 
 
 def probe_trees(folder: str, name: str) -> str:
@@ -65,13 +67,9 @@ def probe_trees(folder: str, name: str) -> str:
     )
 
 
-def probe_permissions(paths: Iterable[str]) -> str:
+def probe_permissions(paths: Iterable[str]) -> JoinableQuestion:
     """Return shell text that prints mode, owner and path of each existing file, for files whose content is read."""
-    return f'{_select_existing_files(paths)}stat -c "%a %U:%G %n" -- "$@"'
-
-
-def _select_existing_files(paths: Iterable[str]) -> str:
-    return f'set --; for f in {" ".join(paths)}; do [ ! -e "$f" ] || set -- "$@" "$f"; done; [ $# -gt 0 ] || exit 0; '
+    return JoinableQuestion(f'{_SELECT_EXISTING}stat -c "%a %U:%G %n" -- "$@"', paths, split_lines)
 
 
 def parse_hashes(name: str, answer: str) -> dict[str, FileState]:

@@ -118,8 +118,7 @@ def test_the_most_verbose_run_shows_no_content_of_files(rack: Rack) -> None:
     node = operator.nodes["spark1"]
     node.ask(f"mkdir -p /etc/docker; cat > /etc/docker/daemon.json <<'END'\n{content.decode()}\nEND")
     _, shown = run(operator, *line("-vvv", "--debug"))
-    assert "/etc/docker/daemon.json (" in shown
-    assert "characters of base64) 0" in shown
+    assert "characters of base64)" in shown
     for printed in (content, operator.key.with_suffix(".pub").read_bytes()):
         assert base64.b64encode(printed).decode()[:24] not in shown
 

@@ -24,7 +24,7 @@ def bad(role: str) -> dict[str, Any]:
         "silent": ({"node": different(role, **{key: {"silent": True}})}, f"{key}: the node did not answer"),
         "garbled": ({"node": different(role, **{key: {"garbled": "%%"}})}, f"{key}: the node's answer is garbled"),
         "failing": ({"node": different(role, **{key: {"exit": 3}})}, f"{key}: reading it ends with exit 3"),
-        "cut": ({"node": different(role), "cut": 4}, "the node's answer ends too early"),
+        "cut": ({"node": different(role), "cut": 1}, "the node's answer ends too early"),
         "empty": ({"node": different(role), "cut": 0}, "the node's answer ends too early"),
         "denied": ({"refused": "Permission denied"}, "state of the node: Permission denied"),
         "sudo": ({"refused": "sudo: a password is required"}, "state of the node: sudo: a password is required"),

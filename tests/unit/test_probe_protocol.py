@@ -8,7 +8,7 @@ import pytest
 
 from core.probes import protocol
 from core.probes.protocol import Answer, IncompleteAnswerError, InvalidAnswerError, parse, parse_commands, script
-from tests.unit.probe_output import probe_output
+from tests.unit.probe_output import decode_answers, probe_output
 
 OUTPUT = probe_output({"one": "1\n\n2\n", "two": (75, "half")}, {"/a": "x", "/b": None})
 GREETING = "Welcome to Ubuntu\none\x85 e30K\none e30K\x1b[2J\n * one\n"
@@ -16,7 +16,7 @@ GREETING = "Welcome to Ubuntu\none\x85 e30K\none e30K\x1b[2J\n * one\n"
 
 def test_the_helper_of_the_tests_prints_what_the_script_prints() -> None:
     done = subprocess.run(["sh", "-c", script({"one": "echo 1; exit 3"}, ["/no/such"])], capture_output=True, text=True)
-    assert done.stdout == probe_output({"one": (3, "1\n")}, {"/no/such": None})
+    assert decode_answers(done.stdout) == decode_answers(probe_output({"one": (3, "1\n")}, {"/no/such": None}))
 
 
 @pytest.mark.parametrize("greeting", ["", GREETING, "one MQ==\n", f"{protocol.END}\n"])

@@ -1,24 +1,41 @@
 # shellcheck shell=sh
 # What the kernel of a node can do, was started with, and will be started with, in lines: a subject, a name, a value.
+# The shell looks into the texts itself: on a small node each program costs more than its work.
+nl='
+'
+wanted='s/^\(CONFIG_ARM_SBSA_WATCHDOG\|CONFIG_CRASH_DUMP\|CONFIG_KEXEC_FILE\)=/\1=/p'
+config=/boot/config-$(uname -r)
+known=yes
+if [ -r "$config" ]; then
+    options=$(sed -n "$wanted" "$config") || exit 9
+elif [ -r /proc/config.gz ]; then
+    options=$(gzip -dc /proc/config.gz) || exit 9
+    options=$(printf '%s\n' "$options" | sed -n "$wanted")
+else
+    known=no
+fi
 symbol() { # the value of an option of the running kernel
-    if [ -r "/boot/config-$(uname -r)" ]; then
-        options=$(cat "/boot/config-$(uname -r)") || exit 9
-    elif [ -r /proc/config.gz ]; then
-        options=$(gzip -dc /proc/config.gz) || exit 9
-    else
-        echo unknown
-        return
+    value=unknown
+    if [ "$known" = yes ]; then
+        case $nl$options in
+        *"$nl$2="*) value=${options##*"$2="} value=${value%%"$nl"*} ;;
+        *) value=absent ;;
+        esac
     fi
-    found=$(printf '%s\n' "$options" | sed -n "s/^$1=//p")
-    echo "${found:-absent}"
+    printf 'config %s %s\n' "$1" "$value"
 }
-last() { # the last value of a parameter in a command line on the standard input
-    found=$(tr -s ' \t' '\n' | sed -n "s/^$1=//p" | tail -n 1)
-    echo "${found:-absent}"
+last() { # the last value of a parameter in a command line
+    value=absent
+    set -f
+    for word in $3; do
+        case $word in "$2="*) value=${word#*=} ;; esac
+    done
+    set +f
+    printf '%s %s\n' "$1" "${value:-absent}"
 }
-printf 'config sbsa_gwdt %s\n' "$(symbol CONFIG_ARM_SBSA_WATCHDOG)"
-printf 'config crash_dump %s\n' "$(symbol CONFIG_CRASH_DUMP)"
-printf 'config kexec_file %s\n' "$(symbol CONFIG_KEXEC_FILE)"
+symbol sbsa_gwdt CONFIG_ARM_SBSA_WATCHDOG
+symbol crash_dump CONFIG_CRASH_DUMP
+symbol kexec_file CONFIG_KEXEC_FILE
 
 program=no
 if command -v update-grub > /dev/null && [ -r /boot/grub/grub.cfg ]; then program=yes; fi
@@ -40,15 +57,17 @@ printf 'grub older %s\n' "$older"
 # The first entry is the one that is started by default; those for recovery have fewer parameters.
 entry=
 if [ "$program" = yes ]; then entry=$(grep -m 1 -E '^[[:space:]]*linux[[:space:]]' /boot/grub/grub.cfg || echo); fi
-printf 'grub watchdog %s\n' "$(printf '%s' "$entry" | last 'sbsa_gwdt\.action')"
-printf 'grub crashkernel %s\n' "$(printf '%s' "$entry" | last crashkernel)"
-printf 'booted crashkernel %s\n' "$(last crashkernel < /proc/cmdline)"
+last 'grub watchdog' sbsa_gwdt.action "$entry"
+last 'grub crashkernel' crashkernel "$entry"
+IFS= read -r line < /proc/cmdline || :
+last 'booted crashkernel' crashkernel "${line:-}"
 
-action=unknown
 if command -v modprobe > /dev/null; then
-    action=$(modprobe --showconfig | sed -n 's/^options sbsa_gwdt //p' | last action) || exit 9
+    options=$(modprobe --showconfig | sed -n 's/^options sbsa_gwdt //p') || exit 9
+    last 'modprobe action' action "$options"
+else
+    printf 'modprobe action unknown\n'
 fi
-printf 'modprobe action %s\n' "$action"
 
 for f in size loaded; do
     value=absent

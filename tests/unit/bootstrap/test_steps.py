@@ -19,7 +19,7 @@ from sparkrack.bootstrap.node_facts import (
 )
 from sparkrack.bootstrap.steps import CLOUD_TEXT, set_up_for_another, steps, with_name
 from sparkrack.node_login.errors import BootstrapError
-from tests.unit.probe_output import probe_output
+from tests.unit.probe_output import decode_answers, encode_answers, probe_output
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHGvp0Yx9yRxkJ8y3T5oNo6h1Yq3T1r0bq9bC4m3r7aF operator"
 SUDOERS = b"# Written by sparkrack: runs log in as ops and become root.\nops ALL=(ALL:ALL) NOPASSWD: ALL\n"
@@ -205,8 +205,12 @@ def test_an_answer_that_is_not_understood_is_no_answer(
     with pytest.raises(BootstrapError, match=why.replace("$", r"\$")) as fault:
         parse_node_state(answer(**changes))
     assert str(fault.value).isprintable()
+
+
+def test_a_garbled_answer_is_no_answer() -> None:
+    answers = decode_answers(answer().decode()) | {"name": (b"spark1", b"!")}
     with pytest.raises(BootstrapError, match="cannot be read: name: "):
-        parse_node_state(answer().replace(b"name ", b"name !"))
+        parse_node_state(encode_answers((name, text, code.decode()) for name, (text, code) in answers.items()).encode())
 
 
 @pytest.mark.parametrize("lost", [1, 20, 10_000])

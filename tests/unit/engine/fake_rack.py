@@ -4,7 +4,6 @@ connection.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -22,7 +21,8 @@ from sparkrack.engine import session as engine
 from sparkrack.engine.evaluate import evaluate
 from sparkrack.engine.plan import Plan
 from tests.unit.ops import fakenode
-from tests.unit.ops.fakenode import Answers, Node
+from tests.unit.ops.fakenode import Answers, Node, encode_answer
+from tests.unit.probe_output import encode_answers
 from tests.unit.roles.cases import base_of, node_of, with_changes
 
 FILE = Path("rack.yaml")
@@ -83,23 +83,5 @@ def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
 
 def spoken(node: Mapping[str, Any]) -> list[str]:
     """Return the output of the probe's script on such a node."""
-    return [*(line for key, value in node.items() if (line := _format_answer(key, value))), "complete"]
-
-
-def _format_answer(key: str, value: Any) -> str | None:
-    file = key.startswith("/")
-    match value:
-        case {"exit": code}:
-            return f"{key}  {code}" if file else f"{key} {_encode_content('', code)}"
-        case {"garbled": text}:
-            return f"{key} {text} 0" if file else f"{key} {text}"
-        case {"silent": True}:
-            return None
-        case None:
-            return f"{key} absent"
-    return f"{key} {_encode_content(value)} 0" if file else f"{key} {_encode_content(value, 0)}"
-
-
-def _encode_content(content: str | bytes, code: int | None = None) -> str:
-    end = b"" if code is None else f"\n{code}".encode()
-    return base64.b64encode((content if isinstance(content, bytes) else content.encode()) + end).decode()
+    answers = (encode_answer(key, value) for key, value in node.items())
+    return encode_answers(answer for answer in answers if answer).splitlines()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import base64
 import logging
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyinfra.api import arguments, connectors
@@ -27,13 +24,10 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.ops import host_facts
 from core.ops.shell import RootScript
-from core.probes import protocol
+from tests.unit.probe_output import encode_answers
 
 MODES = ("dry", "asked", "yes")
 """A dry run; one that shows its plan and then executes it; one that executes without looking first (-y)."""
-
-Entry = tuple[str, str, Any]
-"""A key, the kind of its answer, and the answer."""
 
 # pyinfra asks each installed package for its connectors, three times for every inventory (15 ms of CPU time).
 vars(connectors)["entry_points"] = cache(vars(connectors)["entry_points"])
@@ -41,8 +35,6 @@ vars(connectors)["entry_points"] = cache(vars(connectors)["entry_points"])
 vars(arguments)["all_global_arguments"] = cache(arguments.all_global_arguments)
 
 _clock = count(1)
-_lines: dict[Entry, str] = {}
-"""Lines that the script prints for an entry."""
 
 
 @dataclass
@@ -133,73 +125,30 @@ def _make_output(buffer: str, lines: list[str]) -> CommandOutput:
 
 
 def answer(node: Mapping[str, Any]) -> list[str]:
-    """Return the output of the probe's own script, run by a real shell, on such a node."""
+    """Return the output of the probe's script on such a node."""
     # Several roles may ask the same question, which the script has once.
     asked = list(dict.fromkeys(key for one in host_facts._registered.values() for key in (*one.files, *one.commands)))
     assert set(node) == set(asked), set(node) ^ set(asked)
-    entries = [(key, *_kind_of_answer(node[key])) for key in asked]
-    # One shell for what no node has answered yet: a whole answer takes it 0.2 s of CPU time, one entry 5 ms.
-    if fresh := [entry for entry in entries if entry not in _lines]:
-        _lines.update(zip(fresh, _run_script_for(fresh), strict=True))
-    entries.sort(key=lambda entry: not _is_file(entry))  # as the script has them: files first
-    return [*(line for entry in entries if (line := _lines[entry])), protocol.END]
+    answers = [found for key in asked if (found := encode_answer(key, node[key]))]
+    return encode_answers(answers).splitlines()
 
 
-def _kind_of_answer(value: Any) -> tuple[str, bytes | str | None]:
+def encode_answer(key: str, value: Any) -> tuple[str, bytes, object] | None:
+    """Return name, content and status of an answer; None where the node is silent."""
     match value:
         case {"exit": code}:
-            return "exit", str(code)
+            return key, b"", code
         case {"garbled": text}:
-            return "garbled", text
+            return key, b"", text
         case {"silent": True}:
-            return "silent", None
+            return None
         case None:
-            return "absent", None
+            return key, b"", "absent"
         case bytes():
-            return "content", value
+            return key, value, 0
         case str():
-            return "content", value.encode()
+            return key, value.encode(), 0
     raise AssertionError(value)
-
-
-def _is_file(entry: Entry) -> bool:
-    """Whether the script reads it as a file; for one that cannot be read, a command stands in."""
-    key, kind, _ = entry
-    return key.startswith("/") and kind != "exit"
-
-
-def _run_script_for(entries: list[Entry]) -> list[str]:
-    """The line that the script prints for each entry; empty where the node is silent."""
-    with TemporaryDirectory() as name:
-        folder = Path(name)
-        files, commands = [], {}
-        for number, entry in enumerate(entries):
-            key, kind, value = entry
-            place = folder / str(number)
-            if isinstance(value, bytes):
-                place.write_bytes(value)
-            elif kind in ("garbled", "silent"):
-                place.write_bytes(b"?")
-            if _is_file(entry):
-                files.append(str(place))
-            else:
-                commands[key] = f"exit {value}" if kind == "exit" else f"cat {place}"
-        script = host_facts.script([host_facts.Probe(tuple(files), commands)])
-        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
-        reported = {line.split(" ")[0]: line for line in done.stdout.splitlines()}
-        assert reported.pop(protocol.END, None) == protocol.END
-        lines = []
-        for number, (key, kind, value) in enumerate(entries):
-            place = folder / str(number)
-            line = reported.pop(str(place), None) or reported.pop(key)
-            line = line.replace(str(place), key)
-            if kind == "garbled":
-                line = f"{key} {value} 0" if key.startswith("/") else f"{key} {value}"
-            if kind == "exit" and key.startswith("/"):
-                line = f"{key}  {value}"
-            lines.append("" if kind == "silent" else line)
-        assert not reported, reported
-        return lines
 
 
 class _Said(logging.Handler):

