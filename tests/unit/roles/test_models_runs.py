@@ -15,6 +15,9 @@ import pytest
 
 from core.model import model_lock
 from core.ops import host_facts
+from roles.models.delivery import ModelDelivery
+from roles.models.model_sources import ModelTransfers
+from roles.models.scripts import FetchState
 from tests.unit.model.racks import SUBNETS, node, switch
 from tests.unit.roles.models_hub import COMMIT, NAME, LoopbackHub, model, serving, sha256
 from tests.unit.roles.models_nodes import ModelNode, ModelWorld
@@ -262,10 +265,14 @@ def test_a_run_that_is_killed_and_the_next_one_waits(world: ModelWorld, hub: Loo
     ended = world.run(only=("n0",))
     assert "a transfer in progress continues without this run, and the next run waits for it" in ended.log
     world.nodes["n0"].lost = None
-    release = threading.Timer(1, hub.pause.set)
-    release.start()
+    pause, wait = hub.pause, ModelDelivery._watch_fetch_program
+
+    def go_on_when_waited_for(delivery: ModelDelivery, transfers: ModelTransfers, source: str) -> FetchState:
+        pause.set()
+        return wait(delivery, transfers, source)
+
+    world.patch.setattr(ModelDelivery, "_watch_fetch_program", go_on_when_waited_for)
     ended = world.run()
-    release.join()
     assert ended.failed == [], ended.log
     assert "qwen: an earlier run still fetches it; waiting for that" in ended.log
     assert all_have(world)
