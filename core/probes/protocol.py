@@ -154,7 +154,7 @@ def parse(
     joined: Iterable[JoinedQuestion] = (),
 ) -> Answers:
     """Parse the output of a script that asked these questions: a text, or its lines. Raises InvalidAnswerError when it
-    is incomplete or too long: then no part of it is known.
+    is incomplete, garbled or too long: then no part of it is known.
     """
     reported = _read_answers(output)
     for number, question in enumerate(joined):
@@ -198,15 +198,15 @@ def _complete_lines(output: str | Sequence[str]) -> Sequence[str]:
 
 
 def _read_answers(output: str | Sequence[str]) -> dict[str, _Reported]:
-    """Return the answers in an output by their names, each with its status."""
+    """Return the answers in an output by their names, each with its status. Raises InvalidAnswerError."""
     lines = _complete_lines(output)
     try:
         decoded = base64.b64decode(lines[-1].strip() if lines else "", validate=True)
     except (binascii.Error, ValueError):
-        return {}
+        decoded = b""
     mark, _, rest = decoded.partition(b"\n")
     if not _MARK.fullmatch(mark):
-        return {}
+        raise InvalidAnswerError("it is garbled, or base64 or mktemp of the node does not work")
     found: dict[str, _Reported] = {}
     for answer in rest.split(b"\n" + mark + b"\n")[:-1]:
         name, _, content = answer.partition(b"\n")

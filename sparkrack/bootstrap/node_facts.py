@@ -155,7 +155,7 @@ def _parse_answers(output: str) -> dict[str, bytes]:
     try:
         answers = protocol.parse(output, questions)
     except protocol.InvalidAnswerError as fault:
-        raise BootstrapError(f"what it says of itself is not whole: {fault}") from None
+        raise BootstrapError(f"what it says of itself cannot be used: {fault}") from None
     for name, why in answers.unknown.items():
         if why == protocol.NO_ANSWER:
             raise BootstrapError(f"it does not report its {name}")

@@ -111,7 +111,7 @@ TROUBLES = {
     "hostile answer": Trouble(
         'printf \'#!/bin/sh\\nprintf "\\033]0;owned\\007%s" "$*"; exit 0\\n\' > /usr/local/bin/base64; '
         "chmod 755 /usr/local/bin/base64",
-        "the node's answer is garbled",
+        "what it says of itself cannot be used: it is garbled, or base64 or mktemp of the node does not work",
     ),
 }
 
