@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.transfer_rack import Rack, Transfer, wait_for
+from roles.models import scripts
 
-PROGRAM = Path(__file__).parent.parent / "roles/models/files/fetch_model.py"
-SENDER = PROGRAM.with_name("send_files.py")
+SENDER = Path(__file__).parent.parent / "roles/models/files/send_files.py"
 SERVE = """import os, socket, sys
 with socket.create_server((sys.argv[1], 5001)) as server:
     peer = server.accept()[0]
@@ -36,6 +36,8 @@ DIGEST = 'import hashlib, sys; [hashlib.file_digest(open(path, "rb"), "sha256") 
 def by_chain(rack: Rack) -> None:
     """Each node takes from the one before it, as in a run of sparkrack."""
     started = []
+    program = rack.top / "fetch-program"
+    program.write_bytes(scripts.fetch_program())
     for node in range(1, rack.receivers + 1):
         source = {"ssh": [*rack.ssh(), rack.address(node - 1)], "folder": str(rack.store(node - 1))}
         job = {"folder": str(rack.store(node)), "files": json.loads((rack.top / "rows").read_text()), "reserve": 0}
@@ -44,7 +46,7 @@ def by_chain(rack: Rack) -> None:
             json.dumps({**job, "source": {**source, "unit": f"u{node - 1}.service", "program": SENDER.read_text()}})
         )
         rack.store(node).parent.mkdir(exist_ok=True)
-        process = rack.on(node, sys.executable, "-I", "-B", str(PROGRAM), "fetch", str(path))
+        process = rack.on(node, sys.executable, "-I", "-B", str(program), "fetch", str(path))
         (rack.top / f"pids/u{node}").write_text(f"{process.pid}")
         started.append(process)
     wait_for(started)

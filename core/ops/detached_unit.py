@@ -76,7 +76,7 @@ class DetachedUnit:
 
     def start(
         self,
-        script: str,
+        script: bytes,
         interpreter: Sequence[str],
         description: str,
         *,
@@ -85,11 +85,12 @@ class DetachedUnit:
     ) -> str:
         """Return shell text that starts it, and fails when a unit of that name already runs.
 
-        interpreter: the command before the path of the script. user: root if empty. arguments: after the path; when
-        the job is among them, it is read from standard input in base64, and only root can read it.
+        script: a text or an archive, which the interpreter runs. interpreter: the command before its path. user: root
+        if empty. arguments: after the path; when the job is among them, it is read from standard input in base64, and
+        only root can read it.
         """
         base = f"{self.folder}/{self.name}"
-        encoded = base64.b64encode(script.encode()).decode()
+        encoded = base64.b64encode(script).decode()
         command = shlex.join([*interpreter, f"{base}.script", *arguments])
         launch = (
             f"systemd-run --quiet --collect --unit={self.name} {f'--uid={shlex.quote(user)} ' if user else ''}"

@@ -77,7 +77,7 @@ def start(image: ImageName, user: str, body: str, folders: Collection[str], need
     It outlives the connection that starts it. A unit of that name that already runs makes it fail.
     """
     launch = detached(image).start(
-        f"LC_ALL=C; export LC_ALL\n{body}", ("/bin/sh",), f"sparkrack fetches {image.local}", user=user
+        f"LC_ALL=C; export LC_ALL\n{body}".encode(), ("/bin/sh",), f"sparkrack fetches {image.local}", user=user
     )
     # A pull does not use what has come of an image.
     return f"{_check_room(folders, need, 'came=0; ')}{launch}"
@@ -88,7 +88,7 @@ def start_copy(image: ImageName, job: dict[str, object], folders: Collection[str
     room, and its standard input: the job.
     """
     unit_of_image = detached(image)
-    program = resources.file_text("roles.images", "files/fetch_image.py")
+    program = resources.file_text("roles.images", "files/fetch_image.py").encode()
     arguments = ("fetch", unit_of_image.job)
     launch = unit_of_image.start(program, PYTHON, f"sparkrack fetches {image.local}", arguments=arguments)
     return f"{_check_room(folders, need)}{launch}", base64.b64encode(json.dumps(job).encode()).decode()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 import shlex
+import zipfile
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from core.model.model_lock import OWN_FOLDER, ModelFile
@@ -20,6 +23,12 @@ from roles.models import desired
 FOLDER = "/run/sparkrack-models"
 UNIT = "sparkrack-model-"
 PYTHON = ("/usr/bin/python3", "-I", "-B")
+MODULES = {
+    "__main__.py": "files/fetch_model.py",
+    "model_folder.py": "files/model_folder.py",
+    "model_hub.py": "files/model_hub.py",
+}
+"""The modules of the program that fetches a model, by their names in its archive."""
 _AT = re.compile(r"sparkrack: at (\d+) (\d+) (\d+)")
 _LACKS = re.compile(r"sparkrack: lacks (\d+) ([0-9a-f]{64}) (/\S+) (.+)")
 _ENDED = re.compile(r"sparkrack: ended (\d+)")
@@ -34,15 +43,13 @@ def unit(name: str) -> DetachedUnit:
 def start(model: Model, job: dict[str, Any]) -> tuple[str, str]:
     """Return shell text that starts the unit of a model, and its standard input: the job, which may hold a token."""
     one = unit(model.name)
-    text = one.start(
-        _fetch_program_text(), PYTHON, f"sparkrack fetches the model {model.name}", arguments=("fetch", one.job)
-    )
+    text = one.start(fetch_program(), PYTHON, f"sparkrack fetches the model {model.name}", arguments=("fetch", one.job))
     return f"set -eu; umask 022; {text}", encoded(job)
 
 
 def ask_hub(model: Model, verb: str, job: dict[str, Any]) -> tuple[str, str]:
     """Return shell text that asks the hub for files of a revision, and its standard input; `verb`: list or resolve."""
-    program = base64.b64encode(_fetch_program_text().encode()).decode()
+    program = base64.b64encode(fetch_program()).decode()
     base = f"{FOLDER}/{unit(model.name).name}"
     text = (
         f"set -eu; umask 022; mkdir -p {FOLDER}; printf %s {program} | base64 -d > {base}.new; "
@@ -150,5 +157,15 @@ def answered(lines: Sequence[str], *keys: str) -> dict[str, Any]:
     return found
 
 
-def _fetch_program_text() -> str:
-    return resources.file_text("roles.models", "files/fetch_model.py")
+@cache
+def fetch_program() -> bytes:
+    """Return the program that fetches a model on a node: an archive of its modules, which python3 runs as one file.
+
+    Python puts an archive that it runs on the path of imports, also with -I. As one file it is written as a whole, so
+    that no module of it is missing or from another version.
+    """
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as into:
+        for name, file in MODULES.items():
+            into.writestr(zipfile.ZipInfo(name), resources.file_text("roles.models", file))
+    return archive.getvalue()

@@ -181,7 +181,7 @@ def test_the_units_of_earlier_runs_are_read_and_other_words_are_refused(tmp_path
 def started(root: Path, job: str | None = None, **arguments: Any) -> list[str]:
     """Start the unit on a node: how systemd-run was called, in words."""
     (root / "run").mkdir(exist_ok=True)
-    command = StringCommand(UNIT.start("echo $1 'x'", ["/usr/bin/nice", "-n", "5"], "copy of it", **arguments))
+    command = StringCommand(UNIT.start(b"echo $1 'x'", ["/usr/bin/nice", "-n", "5"], "copy of it", **arguments))
     if job is not None:
         command.connector_arguments["_stdin"] = base64.b64encode(job.encode()).decode()
     run(command, root)

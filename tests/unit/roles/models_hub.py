@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from core.util import resources
+from roles.models import scripts
 from tests.unit.ops.shells import stand_in
 
 COMMIT = "c0ffee" + "0" * 34
 NAME = "Qwen/Small"
-PROGRAM = Path(__file__).parents[3] / "roles/models/files/fetch_model.py"
 
 
 def sha256(content: bytes) -> str:
@@ -179,14 +181,20 @@ class LocalStore:
         """Start the program with a job. `patches`: constants of the program by name."""
         path = self.root / "job"
         path.write_text(json.dumps(job))
-        program = self.root / "program.py"
-        text = PROGRAM.read_text()
-        for name, value in {"PAUSE": 0.01, **patches}.items():
-            text, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
-            assert count == 1, name
-        program.write_text(text)
+        program = self.root / "program"
+        with zipfile.ZipFile(io.BytesIO(scripts.fetch_program())) as archive:
+            archive.extractall(program)
+        constants = {"PAUSE": 0.01, **patches}
+        found = []
+        for module in program.iterdir():
+            text = module.read_text()
+            for name, value in constants.items():
+                text, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
+                found += [name] * count
+            module.write_text(text)
+        assert sorted(found) == sorted(constants)
         return subprocess.Popen(
-            [sys.executable, program, "fetch", path],
+            [sys.executable, "-I", "-B", program, "fetch", path],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -213,9 +221,10 @@ class LocalStore:
         """Run a verb that asks the hub; return its exit status, output and complaints."""
         job = {"endpoint": hub.url, "name": NAME, "revision": revision, "token": token, "folder": str(self.folder)}
         job |= more
-        done = subprocess.run(
-            [sys.executable, PROGRAM, verb], input=json.dumps(job), capture_output=True, text=True, timeout=60
-        )
+        program = self.root / "program.zip"
+        program.write_bytes(scripts.fetch_program())
+        words = [sys.executable, "-I", "-B", str(program), verb]
+        done = subprocess.run(words, input=json.dumps(job), capture_output=True, text=True, timeout=60)
         assert "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stdout, done.stderr.strip()
 
@@ -251,8 +260,3 @@ def hub_source(hub: LoopbackHub, token: str | None = None) -> dict[str, Any]:
 def node_source(other: LocalStore, ssh: tuple[str, ...] = ("ssh", "192.168.100.1")) -> dict[str, Any]:
     program = resources.file_text("roles.models", "files/send_files.py")
     return {"ssh": ssh, "folder": str(other.folder), "unit": "sparkrack-model-x.service", "program": program}
-
-
-def program_text() -> str:
-    """The program as it is sent to a node."""
-    return resources.file_text("roles.models", "files/fetch_model.py")
