@@ -29,6 +29,7 @@ from tests.unit.engine.fake_rack import FILE, node_in, planned, prepared, spoken
 from tests.unit.engine.operation_cases import evaluated
 from tests.unit.model.racks import SWITCH
 from tests.unit.ops.fakenode import Answers, answer
+from tests.unit.probe_output import decode_answers
 from tests.unit.roles.cases import OPERATIONS, ROLES, rack_of, read, role_file
 
 
@@ -60,7 +61,7 @@ def test_an_answer_is_spoken_as_the_script_prints_it() -> None:
         "sysctl-settings": {"silent": True},
         "images-stock": b"\xff\n",
     }
-    assert sorted(spoken(node)) == sorted(answer(node))
+    assert decode_answers("\n".join(spoken(node))) == decode_answers("\n".join(answer(node)))
 
 
 def test_a_sound_node_is_in_sync_with_every_role() -> None:
