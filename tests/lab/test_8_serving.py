@@ -260,7 +260,7 @@ def test_a_rank_that_is_killed_ends_all_then_they_start_once_and_then_they_are_h
 
 @pytest.mark.soak
 def test_a_gate_that_fails_on_one_node_starts_no_rank_anywhere(served: ServedRack) -> None:
-    """The first tier has tests/serving/test_gang.py::test_one_failed_gate_starts_no_rank, and test_gate.py."""
+    """The first tier has tests/serving/test_gang.py::test_four_nodes_start_and_stop_together, and test_gate.py."""
     before = served.starts()
     weights = f"/srv/models/{UNIT}/model.safetensors"
     served.rack.ssh(WORKER, f"systemctl stop sparkrack-memory-guard; mv {weights} /srv/models/kept")

@@ -92,5 +92,5 @@ def test_who_and_when(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless() -> str:
         raise KeyError("uid not found")
 
-    monkeypatch.setattr(module, "getuser", nameless)
+    monkeypatch.setattr(module.getpass, "getuser", nameless)
     assert origin(kept).by.startswith(f"{os.getuid()}@")
