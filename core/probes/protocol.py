@@ -7,7 +7,7 @@ or garbled. A script prints all answers as one line of base64, and `complete` at
 of a login shell, are ignored. The line has a mark that the node has made for it, and then the answers:
 
     NAME          the path of a file, or the name of a command
-    CONTENT       any bytes; those of a command are without NUL
+    CONTENT       any bytes; those of a command that is not a NulQuestion are without NUL
     STATUS        the exit status of the command or of the reading, or `absent` for a file that does not exist
     MARK
 
@@ -41,6 +41,10 @@ _FILES = "=files"
 _MARK = re.compile(rb"[0-9A-Za-z]{24}")
 _Reported = tuple[bytes, bytes]
 """Content and status of an answer."""
+
+
+class NulQuestion(str):
+    """Shell text of a command that prints NUL: the shell leaves NUL out of the answers to other questions."""
 
 
 class UnknownError(Exception):
@@ -143,7 +147,11 @@ def script(commands: Mapping[str, str], files: Iterable[str] = (), joined: Seque
         parts += [f'c {name} "set -- {" ".join(one.subjects)}; $p"' for name, one in question.members.items()]
         parts.append("}")
     apart = commands.keys() - {name for question in joined for name in question.members}
-    parts += [shlex.join(["c", name, text]) for name, text in commands.items() if name in apart and "\n" not in name]
+    parts += [
+        shlex.join(["z" if isinstance(text, NulQuestion) else "c", name, text])
+        for name, text in commands.items()
+        if name in apart and "\n" not in name
+    ]
     return "\n".join([*parts, "} | base64 -w0", "echo", f"echo {END}"])
 
 
@@ -283,5 +291,5 @@ def logged_title(text: str) -> str:
     if not text.rstrip("'").endswith(f"echo {END}"):
         return ""
     files = re.findall(r"^files (.*)", text, re.MULTILINE)
-    names = [*" ".join(files).split(), *re.findall(r"^c ([^=\s]\S*)", text, re.MULTILINE)]
+    names = [*" ".join(files).split(), *re.findall(r"^[cz] ([^=\s]\S*)", text, re.MULTILINE)]
     return f"ssh: probe of {len(names)} values: {' '.join(names)}"

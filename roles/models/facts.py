@@ -15,6 +15,7 @@ from core.model.model_lock import ModelFile, ModelRecord
 from core.model.models import MODEL_STORE
 from core.ops import distribution, host_facts
 from core.ops.detached_unit import list_running, running_units
+from core.probes.protocol import NulQuestion
 from core.util.event import Action, Event, EventKind, acted, value_change
 from roles.models import desired, scripts
 from roles.models.desired import ModelGoal
@@ -40,7 +41,7 @@ host_facts.register(
     "models",
     host_facts.Probe(
         commands={
-            desired.FILES: f"{_LIMIT} {quote(_LIST)} || true",
+            desired.FILES: NulQuestion(f"{_LIMIT} {quote(_LIST)} || true"),
             desired.RECORDS: f"{_LIMIT} {quote(_READ_RECORDS)} || true",
             desired.ROOM: f"{_LIMIT} {quote(_MEASURE)} || true",
             desired.TRANSFERS: list_running(scripts.UNIT),

@@ -29,3 +29,9 @@ out=$({ trap 'printf "\n%d" "$?"' EXIT; t=$2; set --; eval "$t"; } </dev/null 2>
 printf '%s\n%s\n%s\n' "$1" "$out" "$mark"
 [ "${out##*"$nl"}" = 0 ]
 }
+# The same for a command that prints NUL, which no variable of the shell can hold.
+z() {
+printf '%s\n' "$1"
+{ trap 'printf "\n%d" "$?"' EXIT; t=$2; set --; eval "$t"; } </dev/null 2>/dev/null | cat
+printf '\n%s\n' "$mark"
+}

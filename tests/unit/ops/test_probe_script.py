@@ -11,10 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import roles.models.facts  # noqa: F401 - it registers its probe
+from core.ops import host_facts
 from core.ops.host_facts import HostReading, Probe, parse, script
-from core.probes.protocol import UnknownError
+from core.probes.protocol import NulQuestion, UnknownError
 from core.probes.systemd_units import show_units
 from core.util.managed_file import probe_permissions
+from roles.models.desired import END, FILES
 from tests.unit.ops.shells import calls, stand_in
 from tests.unit.probe_output import decode_answers
 
@@ -47,6 +50,24 @@ def test_a_file_arrives_byte_for_byte(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "file"
     file.write_bytes(content)
     assert asked(Probe(files=(str(file),))).content(str(file)) == content
+
+
+@pytest.mark.parametrize("content", ["a\\0b\\n\\0", "", "\\n\\n"])
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_question_whose_answer_has_nul(content: str, code: int) -> None:
+    commands = {"one": NulQuestion(f"printf '{content}'; exit {code}"), "two": "echo 2"}
+    reading = asked(Probe(commands=commands))
+    assert reading.text("two") == "2\n"
+    if code:
+        assert "exit 3" in unknown(reading, "one")
+    else:
+        assert reading.content("one") == content.encode().decode("unicode_escape").encode()
+
+
+def test_the_list_of_the_files_of_models_ends_as_it_is_parsed() -> None:
+    """It has NUL, which no variable of a shell can hold, after each file and after its end."""
+    command = host_facts._registered["models"].commands[FILES]
+    assert asked(Probe(commands={FILES: command})).text(FILES).endswith(f"{END}\0")
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
 import subprocess
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from core.util import provenance as module
 from core.util.provenance import origin, revision
 
 
@@ -92,5 +92,5 @@ def test_who_and_when(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless() -> str:
         raise KeyError("uid not found")
 
-    monkeypatch.setattr(module.getpass, "getuser", nameless)
+    monkeypatch.setattr(getpass, "getuser", nameless)
     assert origin(kept).by.startswith(f"{os.getuid()}@")
